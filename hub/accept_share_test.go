@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"iter"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,9 +16,83 @@ import (
 
 // A half is a store in memory that two hubs share: each claims every other shard.
 type half struct {
-	*hubstore.Mem
+	*marked
 	*digests
 	odd bool
+}
+
+// A marked store is one in memory that has numbered its Appends, as a database does.
+type marked struct {
+	*hubstore.Mem
+	mu      sync.Mutex // guards what follows
+	appends int64
+	last    map[string]int64 // the number of the last one, by topic
+}
+
+func newMarked() *marked { return &marked{Mem: hubstore.NewMem(), last: map[string]int64{}} }
+
+func (x *marked) Append(ctx context.Context, messages []hubstore.Message) ([]int64, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	seqs, err := x.Mem.Append(ctx, messages)
+	if err != nil {
+		return nil, err
+	}
+	x.appends++
+	for i := range messages {
+		x.last[messages[i].Topic] = x.appends
+	}
+	return seqs, nil
+}
+
+func (x *marked) News(ctx context.Context, mark int64) (map[string]int64, int64, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	topics := map[string]int64{}
+	for t, err := range x.Topics(ctx) {
+		if err != nil {
+			return nil, 0, err
+		}
+		if x.last[t.URL] > mark {
+			topics[t.URL] = t.Last
+		}
+	}
+	return topics, x.appends, nil
+}
+
+// An unsteady store that hubs share fails once, when it is to.
+type unsteady struct {
+	sharedStore
+	next atomic.Pointer[string] // what fails; nil: nothing
+}
+
+type sharedStore interface {
+	hubstore.Store
+	hubstore.Sharer
+}
+
+// fail has the next reading of the subscriptions of a shard, or of the changes of other hubs, fail.
+func (x *unsteady) fail(what string) { x.next.Store(&what) }
+
+func (x *unsteady) failed() bool { return x.next.Load() == nil }
+
+func (x *unsteady) fails(what string) bool {
+	next := x.next.Load()
+	return next != nil && *next == what && x.next.CompareAndSwap(next, nil)
+}
+
+func (x *unsteady) Subscriptions(ctx context.Context, shard int) iter.Seq2[hubstore.Subscription, error] {
+	if shard >= 0 && x.fails("subscriptions") {
+		return func(yield func(hubstore.Subscription, error) bool) { yield(hubstore.Subscription{}, errCut) }
+	}
+	return x.sharedStore.Subscriptions(ctx, shard)
+}
+
+func (x *unsteady) Log(ctx context.Context, topic string, after int64) iter.Seq2[hubstore.Message, error] {
+	if topic == "urn:x-lockstep:hub:changes" && x.fails("changes") {
+		return func(yield func(hubstore.Message, error) bool) { yield(hubstore.Message{}, errCut) }
+	}
+	return x.sharedStore.Log(ctx, topic, after)
 }
 
 // digests are the signed publications that any hub has accepted.
@@ -43,24 +119,13 @@ func (x half) Claim(context.Context, string, int, time.Duration) (shards []int, 
 
 func (x half) Release(context.Context, string) error { return nil }
 
-func (x half) News(ctx context.Context, mark int64) (map[string]int64, int64, error) {
-	topics := map[string]int64{}
-	for t, err := range x.Topics(ctx) {
-		if err != nil {
-			return nil, 0, err
-		}
-		topics[t.URL] = t.Last
-	}
-	return topics, mark + 1, nil
-}
-
 // TestTwoHubs tests that requests, publications and pings accepted by one hub
 // are handled by the hub that owns the shard.
 func TestTwoHubs(t *testing.T) {
 	t.Parallel()
-	mem := hubstore.NewMem()
-	one := start(t, half{Mem: mem, digests: new(digests)}, nil)
-	two := start(t, half{Mem: mem, digests: new(digests), odd: true}, func(o *hub.Options) { o.PublicURL = one.url })
+	mem := newMarked()
+	one := start(t, half{marked: mem, digests: new(digests)}, nil)
+	two := start(t, half{marked: mem, digests: new(digests), odd: true}, func(o *hub.Options) { o.PublicURL = one.url })
 	p := publishPage(t, one.url, "text/plain", says("the topic"))
 	var subs []*subscriber
 	for i := range 20 {
@@ -93,4 +158,23 @@ func TestTwoHubs(t *testing.T) {
 	eventually(t, "all ended", func() bool { return len(one.subscriptions(t)) == 0 && len(one.requests(t)) == 0 })
 	one.publish(t, p.url, "text/plain", "to nobody")
 	subs[0].quiet(t)
+}
+
+// TestRequestAtAnotherHubAfterAnError: a request that one hub has accepted is verified by the hub
+// that owns its shard, also if that could not read it at once.
+func TestRequestAtAnotherHubAfterAnError(t *testing.T) {
+	t.Parallel()
+	mem := newMarked()
+	weak := &unsteady{sharedStore: half{marked: mem, digests: new(digests), odd: true}}
+	one := start(t, half{marked: mem, digests: new(digests)}, nil)
+	start(t, weak, func(o *hub.Options) { o.PublicURL = one.url })
+	p := publishPage(t, one.url, "text/plain", says("the topic"))
+	sub := subscribe(t, nil)
+	for hubstore.KeyOf(p.url, sub.url).Shard()%2 == 0 { // until the other hub owns it
+		sub = subscribe(t, nil)
+	}
+	weak.fail("subscriptions")
+	wantStatus(t, one.post(t, "hub.mode", "subscribe", "hub.topic", p.url, "hub.callback", sub.url), 202)
+	eventually(t, "the error", weak.failed)
+	eventually(t, "the subscription", func() bool { return len(one.subscriptions(t)) == 1 })
 }

@@ -17,7 +17,7 @@ import (
 
 // A shared store is one that several hubs use at a time.
 type shared struct {
-	*hubstore.Mem
+	*marked
 	digests
 	mu     sync.Mutex // guards what follows
 	owners map[string]time.Time
@@ -25,7 +25,7 @@ type shared struct {
 	lapsed int // claims that expired because their owner did not renew them in time
 }
 
-func newShared() *shared { return &shared{Mem: hubstore.NewMem(), owners: map[string]time.Time{}} }
+func newShared() *shared { return &shared{marked: newMarked(), owners: map[string]time.Time{}} }
 
 // A member is one hub's handle of the shared store.
 type member struct {
@@ -81,21 +81,14 @@ func (m *member) News(ctx context.Context, mark int64) (map[string]int64, int64,
 	if m.cut.Load() {
 		return nil, 0, errCut
 	}
-	all := map[string]int64{}
-	for t, err := range m.Topics(ctx) {
-		if err != nil {
-			return nil, 0, err
-		}
-		all[t.URL] = t.Last
-	}
-	return all, mark, nil
+	return m.marked.News(ctx, mark)
 }
 
 func (m *member) Append(ctx context.Context, all []hubstore.Message) ([]int64, error) {
 	if m.cut.Load() {
 		return nil, errCut
 	}
-	return m.Mem.Append(ctx, all)
+	return m.marked.Append(ctx, all)
 }
 
 func (m *member) Save(ctx context.Context, c hubstore.Changes) error {
@@ -266,5 +259,33 @@ func TestShareEnd(t *testing.T) {
 		if got := s.at(fmt.Sprintf("/cb/%d", i)); len(got) > 0 {
 			t.Errorf("%d got %v", i, got)
 		}
+	}
+}
+
+// TestShareEndAfterAnError: a hub that could not read at once what another one has changed reads
+// it later.
+func TestShareEndAfterAnError(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"subscriptions", "changes"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s, store := newSink(t, nil), newShared()
+			a, _ := store.join(t)
+			weak := &unsteady{sharedStore: &member{shared: store}}
+			b := runWith(t, weak, hub.Options{}, func(h *hub.Hub) { h.ClaimFor(500 * time.Millisecond) })
+			eventually(t, "division", func() bool { return a.Shards() == 128 && b.Shards() == 128 })
+			var key hubstore.Key
+			for i := 0; b.Subscriptions() == 0; i++ {
+				callback := fmt.Sprintf("%s/cb/%d", s.URL, i)
+				subscribeAt(t, callback, a, b)
+				key = hubstore.KeyOf(topicURL, callback)
+			}
+			weak.fail(what)
+			if err := a.End(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the error", weak.failed)
+			eventually(t, "the end", func() bool { return b.Subscriptions() == 0 })
+		})
 	}
 }

@@ -135,7 +135,7 @@ func TestSignedPublicationPrefix(t *testing.T) {
 // publication once, whichever hub gets it, and right after their start.
 func TestSignedPublicationShared(t *testing.T) {
 	t.Parallel()
-	store := half{Mem: hubstore.NewMem(), digests: new(digests)}
+	store := half{marked: newMarked(), digests: new(digests)}
 	odd := store
 	odd.odd = true
 	change := func(o *hub.Options) { o.PublishTokens, o.PublishOpen = publishTokens("token"), false }

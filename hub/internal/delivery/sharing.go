@@ -50,7 +50,8 @@ type Sharing struct {
 	safe  time.Time     // without a renewal, deliveries stop then
 	want  int           // number of shards to claim; only claim uses this, gained and safe
 
-	gained []int // shards whose further work is not loaded yet
+	gained  []int                         // shards whose further work is not loaded yet
+	changed map[int]map[hubstore.Key]bool // keys that other hubs have changed and that are not read yet, by shard; only listen uses it
 
 	// The lock of the registry guards what follows; the goroutine of run alone sets until.
 	until       time.Time // the claims are valid until then
@@ -62,6 +63,7 @@ type Sharing struct {
 func newSharing(x Sharing) *Sharing {
 	x.sharer, _ = x.store.(hubstore.Sharer)
 	x.owner, x.least, x.ttl, x.want = rand.Text(), claimFor, claimFor, hubstore.Shards
+	x.changed = map[int]map[hubstore.Key]bool{}
 	return &x
 }
 
@@ -149,7 +151,7 @@ func (x *Sharing) run(ctx context.Context) {
 		case <-claims.C:
 			err = x.claim(ctx)
 		case <-news.C:
-			err = x.news(ctx)
+			err = x.follow(ctx)
 		}
 		if err != nil && ctx.Err() == nil && time.Since(said) >= claimSay {
 			said = time.Now()
@@ -288,7 +290,17 @@ func (x *Sharing) release() error {
 	return nil
 }
 
-// news reads what other hubs have accepted.
+// follow reads what other hubs have accepted and changed.
+func (x *Sharing) follow(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, x.ttl/claimTime)
+	defer cancel()
+	if err := x.news(ctx); err != nil {
+		return err
+	}
+	return x.listen(ctx)
+}
+
+// news looks up to which number each topic has messages, also of other hubs.
 func (x *Sharing) news(ctx context.Context) error {
 	if x.sharer == nil {
 		return nil
@@ -296,8 +308,6 @@ func (x *Sharing) news(ctx context.Context) error {
 	x.registry.mu.Lock()
 	mark := x.mark
 	x.registry.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, x.ttl/claimTime)
-	defer cancel()
 	topics, next, err := x.sharer.News(ctx, mark)
 	if err != nil {
 		return fmt.Errorf("look for news: %w", err)
@@ -309,7 +319,7 @@ func (x *Sharing) news(ctx context.Context) error {
 	}
 	x.deliverer.spawn()
 	x.registry.mu.Unlock()
-	return x.listen(ctx, topics[changesTopic])
+	return nil
 }
 
 // notifyOwner notifies the hub that owns the shard of a change to a key that was
@@ -352,35 +362,50 @@ func (x *Sharing) Newest(topic string) int64 {
 	return t.Last // 0, if there is none
 }
 
-// listen handles the notifications of other hubs.
-func (x *Sharing) listen(ctx context.Context, last int64) error {
+// listen reads from the store what other hubs have changed. After an error it continues
+// when it is called again.
+func (x *Sharing) listen(ctx context.Context) error {
+	if err := x.listChanges(ctx); err != nil {
+		return err
+	}
+	for shard, keys := range x.changed {
+		x.registry.mu.Lock()
+		own := x.own[shard]
+		x.registry.mu.Unlock()
+		if own { // if not, the hub that gains the shard reads all of it
+			if err := x.reload(ctx, shard, keys); err != nil {
+				return err
+			}
+		}
+		delete(x.changed, shard)
+	}
+	return nil
+}
+
+// listChanges adds to changed what other hubs have changed since it was called last.
+func (x *Sharing) listChanges(ctx context.Context) error {
 	x.registry.mu.Lock()
-	after := x.changesRead
-	x.changesRead = max(after, last)
+	after, last := x.changesRead, int64(0)
+	if t := x.registry.topics[changesTopic]; t != nil {
+		last = t.last
+	}
 	x.registry.mu.Unlock()
 	if last <= after {
 		return nil
 	}
-	changed := map[int]map[hubstore.Key]bool{}
 	for m, err := range x.store.Log(ctx, changesTopic, after) {
 		if err != nil {
-			x.registry.mu.Lock()
-			x.changesRead = after
-			x.registry.mu.Unlock()
 			return fmt.Errorf("look for news of subscriptions: %w", err)
 		}
-		if k := hubstore.Key(m.Body); x.Owns(k) {
-			if changed[k.Shard()] == nil {
-				changed[k.Shard()] = map[hubstore.Key]bool{}
-			}
-			changed[k.Shard()][k] = true
+		k := hubstore.Key(m.Body)
+		if x.changed[k.Shard()] == nil {
+			x.changed[k.Shard()] = map[hubstore.Key]bool{}
 		}
+		x.changed[k.Shard()][k] = true
 	}
-	for shard, keys := range changed {
-		if err := x.reload(ctx, shard, keys); err != nil {
-			return err
-		}
-	}
+	x.registry.mu.Lock()
+	x.changesRead = max(x.changesRead, last)
+	x.registry.mu.Unlock()
 	return nil
 }
 
