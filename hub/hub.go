@@ -86,15 +86,11 @@ func New(s Store, o Options) (*Hub, error) {
 	}
 	var names func(ctx context.Context, topic string) (bool, error)
 	if o.CheckTopics {
-		names = func(ctx context.Context, topic string) (bool, error) {
-			if u, err := url.Parse(topic); err == nil && rules.Foreign(u) != nil {
-				return true, nil // this process publishes it, and may ask for a credential there
-			}
-			return h.fetcher.Names(ctx, topic)
-		}
+		names = h.fetcher.Names
 	}
 	h.verifier = verify.New(verify.Options{
-		Members: h.engine.Members, Shards: h.engine.Sharing, Stored: s.Requests, Names: names, Client: h.client,
+		Members: h.engine.Members, Shards: h.engine.Sharing, Stored: s.Requests, Client: h.client,
+		Names: names, Own: func(topic *url.URL) bool { return rules.Foreign(topic) != nil },
 		Tally: counts, Clock: o.Clock, Logger: o.Logger,
 		Timeout: o.Timeout, RetryFirst: o.RetryFirst, UserAgent: o.UserAgent,
 		MaxSubscriptions: o.MaxSubscriptions, MaxPerHost: o.MaxPerHost,

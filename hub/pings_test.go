@@ -3,6 +3,7 @@ package hub_test
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"lockstep/hub"
 	"lockstep/hub/hubstore"
+	"lockstep/internal/faultclock"
 )
 
 // TestPing: a ping makes the hub fetch the topic and distribute it unchanged
@@ -371,6 +373,54 @@ func TestCheckTopics(t *testing.T) {
 	eventually(t, "settled", func() bool { return len(s.requests(t)) == 0 })
 	if n := len(s.subscriptions(t)); n != 1 {
 		t.Errorf("%d subscriptions, want one", n)
+	}
+}
+
+// serveAt serves at another loopback address, which is another host.
+func serveAt(t *testing.T, address string, h http.Handler) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	if err != nil {
+		t.Skip(err) // the system has only one such address
+	}
+	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// TestTopicChecksAreLimited: whatever topics and callbacks requests to subscribe invent, the hub
+// asks a host whose topics do not name it no more often than a callback's host that does not
+// confirm, and few times at once, also if topics at other hosts redirect there (WS-SEC-03).
+func TestTopicChecksAreLimited(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]int64{"direct": 2 * 100, "redirected": 100} { // a check sends HEAD and GET
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked, now, most atomic.Int64
+			topics := serveAt(t, "127.0.0.2:0", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				asked.Add(1)
+				if n := now.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				time.Sleep(time.Millisecond)
+				now.Add(-1)
+			}))
+			if name == "redirected" {
+				topics = serveAt(t, "127.0.0.3:0", http.RedirectHandler(topics, http.StatusFound))
+			}
+			s := start(t, hubstore.NewMem(), func(o *hub.Options) {
+				o.CheckTopics, o.Clock = true, faultclock.New(time.Now()).Now // it stands still: no further request is allowed
+			})
+			for i := range 130 {
+				wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", fmt.Sprintf("%s/%d", topics, i), "hub.callback", fmt.Sprintf("http://127.1.0.%d:9/cb", i)), 202)
+			}
+			eventually(t, "the checks", func() bool { return asked.Load() >= limit })
+			s.subscribed(t, subscribe(t, nil), publishPage(t, s.url, "text/html", says("x")).url) // other hosts are asked
+			if n := asked.Load(); n > limit || most.Load() > 4 {
+				t.Errorf("the host was asked %d times, up to %d times at once; want %d and 4", n, most.Load(), limit)
+			}
+		})
 	}
 }
 

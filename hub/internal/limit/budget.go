@@ -60,7 +60,7 @@ func (b *Budget) Read(r io.Reader, announced, most int64) (body []byte, done fun
 			grown := int64(cap(buf)) - taken
 			if !b.take(grown) {
 				done()
-				return nil, nil, refusal.Later(http.StatusServiceUnavailable, time.Second, "the hub has as many requests in hand as it has memory for")
+				return nil, nil, full()
 			}
 			taken += grown
 		}
@@ -85,6 +85,41 @@ func (b *Budget) Read(r io.Reader, announced, most int64) (body []byte, done fun
 			buf = grown
 		}
 	}
+}
+
+// Count returns r, of which the bytes that were read count until it is closed. Read fails when
+// the budget is used up.
+func (b *Budget) Count(r io.ReadCloser) io.ReadCloser { return &counted{ReadCloser: r, budget: b} }
+
+type counted struct {
+	io.ReadCloser
+	budget *Budget
+	read   int64
+	taken  int64
+}
+
+// Read implements [io.Reader].
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.read += int64(n)
+	if more := c.read - firstRead - c.taken; more > 0 {
+		if !c.budget.take(more) {
+			return 0, full()
+		}
+		c.taken += more
+	}
+	return n, err
+}
+
+// Close implements [io.Closer].
+func (c *counted) Close() error {
+	c.budget.give(c.taken)
+	c.taken = 0
+	return c.ReadCloser.Close()
+}
+
+func full() error {
+	return refusal.Later(http.StatusServiceUnavailable, time.Second, "the hub has as many requests in hand as it has memory for")
 }
 
 func tooLarge(most int64) error {

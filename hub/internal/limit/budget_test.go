@@ -39,3 +39,26 @@ func TestBudget(t *testing.T) {
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// TestCount: what was read of a body counts until it is closed, and no more is read than is left.
+func TestCount(t *testing.T) {
+	t.Parallel()
+	b := &Budget{left: 14_000}
+	open := func(n int) io.ReadCloser { return b.Count(io.NopCloser(strings.NewReader(strings.Repeat("x", n)))) }
+	one, other := open(9000), open(15_000)
+	if n, err := io.Copy(io.Discard, one); n != 9000 || err != nil || b.left != 14_000-(9000-firstRead) {
+		t.Errorf("read %d bytes, %v; %d are left", n, err, b.left)
+	}
+	var refused *refusal.Refusal
+	if _, err := io.Copy(io.Discard, other); !errors.As(err, &refused) {
+		t.Errorf("beyond the budget: %v, want a refusal", err)
+	}
+	for _, r := range []io.ReadCloser{one, other, one} {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if b.left != 14_000 {
+		t.Errorf("%d bytes are left, want all", b.left)
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"lockstep/hub/internal/address"
@@ -15,19 +14,6 @@ import (
 	"lockstep/internal/fetch"
 	"lockstep/websub"
 )
-
-// Names reports whether a topic advertises this hub.
-func (n *Fetcher) Names(ctx context.Context, topic string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTime)
-	defer cancel()
-	d, err := websub.Discover(ctx, n.pages, topic)
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(d.Hubs, func(hub string) bool {
-		return websub.Canonical(hub) == websub.Canonical(n.o.PublicURL)
-	}), nil
-}
 
 // A fetched is the result of a fetch.
 type fetched struct {

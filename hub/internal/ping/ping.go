@@ -88,7 +88,7 @@ type Options struct {
 	Expects func(topic string) bool    // reports whether a client may be about to subscribe to a topic
 	Allowed func(topic *url.URL) error // returns an error unless a topic may be published
 	Bodies  *limit.Budget              // for contents of topics
-	Client  *http.Client               // for discovery; its CheckRedirect is ignored
+	Client  *http.Client               // for discovery; it follows no redirects
 	Tally   *tally.Tally
 	Clock   func() time.Time
 	Logger  *slog.Logger
@@ -104,8 +104,10 @@ type Options struct {
 type Fetcher struct {
 	o      Options
 	client *fetch.Client
-	pages  *http.Client // for discovery
 	calls  *call.Scheduler
+
+	pages     *limit.Budget              // for pages that are searched for hubs
+	redirects *ratelimit.Buckets[string] // see redirectRate
 
 	mu     sync.Mutex // guards what follows
 	topics map[string]*pinged
@@ -135,11 +137,9 @@ func New(o Options) (*Fetcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
-	pages := *o.Client
-	pages.CheckRedirect = nil // discovery follows redirects (WS-D-09), each to a checked address
 	return &Fetcher{
-		o: o, client: client, pages: &pages,
-		calls:  call.New(fetchInAll, fetchAtOne, fetchRate, o.Clock),
+		o: o, client: client, calls: call.New(fetchInAll, fetchAtOne, fetchRate, o.Clock),
+		pages: limit.NewBudget(maxPages), redirects: ratelimit.NewBuckets[string](redirectRate, o.Clock),
 		topics: make(map[string]*pinged), shards: make(map[int]bool),
 	}, nil
 }

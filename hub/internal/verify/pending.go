@@ -21,8 +21,8 @@ type ask struct {
 	topic  string   // as websub.Canonical spells it
 	fresh  bool     // the registry does not count its subscription yet
 	newest *pending // nil: no request is pending
-	asking bool     // the callback is being asked, or the result is being written
-	round  int      // counts the calls given to v.calls: only the last one is valid
+	asking bool     // the topic or the callback is being asked, or the result is being written
+	round  int      // counts the calls given to v.checks and v.calls: only the last one is valid
 }
 
 // known reports whether there is anything that a request could end.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"lockstep/internal/fetch"
@@ -23,9 +24,38 @@ type topicError struct {
 
 func (e *topicError) Error() string { return e.text }
 
+// unchecked returns the topic of a request if that has to name this hub, and was not asked
+// yet: if CheckTopics is set and this is the first subscription to it (WS-SEC-05).
+func (v *Verifier) unchecked(p *pending) *url.URL {
+	if v.o.Names == nil || p.checked || p.Mode != websub.ModeSubscribe || v.o.Shards.Subscribed(p.Topic) {
+		return nil
+	}
+	topic, err := url.Parse(p.Topic)
+	switch {
+	case err != nil:
+		return &url.URL{} // of no host; asking it fails
+	case v.o.Own(topic):
+		return nil // it may be for clients with a credential
+	}
+	return topic
+}
+
+// check asks the topic of a request. There is no verdict if it names this hub.
+func (v *Verifier) check(ctx context.Context, p *pending) *verdict {
+	topic := v.unchecked(p)
+	if topic == nil {
+		return nil // there are subscribers by now
+	}
+	if err := checkTopic(ctx, p.Topic, v.o.Names); err != nil {
+		return &verdict{err: err, again: err.again, reason: err.text}
+	}
+	v.checks.Forgive(topic)
+	return nil
+}
+
 // checkTopic asks the topic whether it names this hub (WS-SEC-05).
-func (v *Verifier) checkTopic(ctx context.Context, topic string) *topicError {
-	named, err := v.o.Names(ctx, topic)
+func checkTopic(ctx context.Context, topic string, names func(context.Context, string) (bool, error)) *topicError {
+	named, err := names(ctx, topic)
 	var status *websub.StatusError
 	switch {
 	case errors.Is(err, websub.ErrNoHub), err == nil && !named:

@@ -40,10 +40,11 @@ const (
 
 	verifyInAll = 512
 	verifyAtOne = 32
+	checkAtOne  = 4 // of topics at one host
 )
 
-// verifyRate limits how often the hub asks a host that does not confirm: an
-// answer that confirms costs nothing (WS-SEC-03).
+// verifyRate limits how often the hub asks a host that does not confirm, or whose topics
+// do not name this hub: an answer that does costs nothing (WS-SEC-03).
 var verifyRate = ratelimit.Rate{Burst: 100, Per: 10}
 
 // verifyWaits are the waits before a callback that could not be reached is
@@ -88,6 +89,7 @@ type Options struct {
 	Shards  Shards
 	Stored  func(ctx context.Context, shard int) iter.Seq2[hubstore.Request, error] // the stored requests of a shard
 	Names   func(ctx context.Context, topic string) (bool, error)                   // reports whether a topic names this hub; nil: topics are not checked (WS-SEC-05)
+	Own     func(topic *url.URL) bool                                               // reports whether this process publishes a topic, which is not checked then
 	Client  *http.Client                                                            // for callbacks: no redirects, guarded dialling
 	Tally   *tally.Tally
 	Clock   func() time.Time
@@ -101,7 +103,8 @@ type Options struct {
 // A Verifier asks callbacks to confirm the requests made in their name.
 type Verifier struct {
 	o       Options
-	calls   *call.Scheduler
+	calls   *call.Scheduler // of callbacks
+	checks  *call.Scheduler // of topics
 	waits   []time.Duration // see verifyWaits
 	denials atomic.Int64    // waiting to be sent
 	report  *reporter
@@ -119,6 +122,7 @@ type pending struct {
 	hubstore.Request
 	target   *url.URL
 	canceled bool // it has no effect, also if the callback confirms it; guarded by Verifier.mu
+	checked  bool // its topic names this hub; carry sets it, under Verifier.mu
 }
 
 // New returns a Verifier.
@@ -128,7 +132,8 @@ func New(o Options) *Verifier {
 		report: &reporter{log: o.Logger, timeout: timeout, now: func() time.Time { return timing.Micros(o.Clock()) }},
 		caller: &caller{client: o.Client, timeout: timeout, userAgent: o.UserAgent},
 		o:      o, waits: verifyWaits, calls: call.New(verifyInAll, verifyAtOne, verifyRate, o.Clock),
-		asks: make(map[hubstore.Key]*ask), hosts: make(map[string]int), topics: make(map[string]int),
+		checks: call.New(verifyInAll, checkAtOne, verifyRate, o.Clock),
+		asks:   make(map[hubstore.Key]*ask), hosts: make(map[string]int), topics: make(map[string]int),
 	}
 }
 
@@ -182,14 +187,19 @@ func (v *Verifier) put(a *ask, p *pending) {
 	}
 }
 
-// schedule schedules the verification of newest, in place of an earlier one.
+// schedule schedules the next step of newest, in place of an earlier one: to ask its
+// topic, if that is to be checked, or its callback.
 func (v *Verifier) schedule(a *ask) {
 	a.round++
-	key, round, r := a.newest.Key, a.round, call.Known
+	p, round, r := a.newest, a.round, call.Known
 	if a.fresh {
 		r = call.Unknown
 	}
-	v.calls.Add(a.newest.target, r, a.newest.Next, func(ctx context.Context) { v.carry(ctx, key, a, round) })
+	if topic := v.unchecked(p); topic != nil {
+		v.checks.Add(topic, r, p.Next, func(ctx context.Context) { v.carry(ctx, p.Key, a, round, v.check) })
+		return
+	}
+	v.calls.Add(p.target, r, p.Next, func(ctx context.Context) { v.carry(ctx, p.Key, a, round, v.verify) })
 }
 
 // Load loads the stored requests of shards.
@@ -242,11 +252,14 @@ func (v *Verifier) Unload(shards []int) {
 // Run verifies requests until ctx ends; everything it started has ended when it
 // returns.
 func (v *Verifier) Run(ctx context.Context) {
+	var checking sync.WaitGroup
+	checking.Go(func() { v.checks.Run(ctx) })
 	v.calls.Run(ctx)
+	checking.Wait()
 	v.tasks.Wait()
 }
 
-// A verdict is the result of asking a callback.
+// A verdict is the result of asking a callback, or of asking a topic without success.
 type verdict struct {
 	sent   time.Time // the lease runs from here (WS-L-02)
 	since  int64     // number of the topic's newest message at that time; negative: unknown
@@ -255,9 +268,9 @@ type verdict struct {
 	reason string    // the reason to deny the request with; empty: no denial
 }
 
-// carry has a request verified. Writing the result is left to a separate
-// goroutine, so that the next call to the host can start.
-func (v *Verifier) carry(ctx context.Context, key hubstore.Key, a *ask, round int) {
+// carry makes one step of a verification. Writing the verdict is left to a separate
+// goroutine, so that the next call to the host can start; without one, the next step follows.
+func (v *Verifier) carry(ctx context.Context, key hubstore.Key, a *ask, round int, step func(context.Context, *pending) *verdict) {
 	v.mu.Lock()
 	p := a.newest
 	if p == nil || v.asks[key] != a || a.round != round || a.asking {
@@ -266,17 +279,21 @@ func (v *Verifier) carry(ctx context.Context, key hubstore.Key, a *ask, round in
 	}
 	a.asking = true
 	v.mu.Unlock()
-	o := v.verify(ctx, p)
+	o := step(ctx, p)
 	if ctx.Err() != nil {
 		return // the hub is shutting down: it asks again after its restart
 	}
-	if o.err == nil {
-		v.calls.Forgive(p.target)
-	}
 	v.mu.Lock()
-	a.refs++
-	v.mu.Unlock()
-	v.tasks.Go(func() { v.conclude(ctx, key, a, p, o) })
+	defer v.mu.Unlock()
+	if o != nil {
+		a.refs++
+		v.tasks.Go(func() { v.conclude(ctx, key, a, p, *o) })
+		return
+	}
+	p.checked, a.asking = true, false
+	if a.newest != nil {
+		v.schedule(a)
+	}
 }
 
 // conclude writes the result of p. If there is a newer request by now, that
@@ -347,10 +364,7 @@ func (v *Verifier) write(ctx context.Context, a *ask, p *pending, o verdict, sup
 }
 
 // verify asks a callback (WS-I-01).
-func (v *Verifier) verify(ctx context.Context, p *pending) verdict {
-	if o, ok := v.advertised(ctx, p); !ok {
-		return o
-	}
+func (v *Verifier) verify(ctx context.Context, p *pending) *verdict {
 	challenge := newChallenge()
 	added := url.Values{"hub.mode": {p.Mode}, "hub.topic": {p.Topic}, "hub.challenge": {challenge}}
 	if p.Mode == websub.ModeSubscribe {
@@ -359,10 +373,11 @@ func (v *Verifier) verify(ctx context.Context, p *pending) verdict {
 	if p.VerifyToken != "" {
 		added.Set("hub.verify_token", p.VerifyToken) // WS-OLD-01
 	}
-	o := verdict{sent: v.now(), since: v.o.Shards.Newest(p.Topic)}
+	o := &verdict{sent: v.now(), since: v.o.Shards.Newest(p.Topic)}
 	body, err := v.caller.get(ctx, websub.VerificationURL(p.Callback, added), len(challenge)+1)
 	switch status := (*statusError)(nil); {
 	case err == nil && string(body) == challenge: // WS-I-04: exactly those bytes
+		v.calls.Forgive(p.target)
 	case err == nil:
 		o.err = errWrongChallenge
 	case errors.As(err, &status):
@@ -372,19 +387,6 @@ func (v *Verifier) verify(ctx context.Context, p *pending) verdict {
 		o.err, o.again = err, !errors.As(err, &address)
 	}
 	return o
-}
-
-// advertised checks that the topic names this hub, if CheckTopics is set and
-// this is the first subscription to it (WS-SEC-05). It reports whether to
-// continue.
-func (v *Verifier) advertised(ctx context.Context, p *pending) (verdict, bool) {
-	if v.o.Names == nil || p.Mode != websub.ModeSubscribe || v.o.Shards.Subscribed(p.Topic) {
-		return verdict{}, true
-	}
-	if err := v.checkTopic(ctx, p.Topic); err != nil {
-		return verdict{err: err, again: err.again, reason: err.text}, false
-	}
-	return verdict{}, true
 }
 
 func newChallenge() string {
