@@ -226,13 +226,14 @@ func (g *gate) idle() bool {
 }
 
 // probe sends a HEAD request for the root of u's host: after any answer the host
-// counts as available, unless the answer says that it is temporarily unavailable.
+// counts as available, unless the answer says that it is temporarily unavailable. It
+// has no credentials: it may be sent before it is known whether the Source has https.
 func (c *Client) probe(ctx context.Context, u *url.URL) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, min(c.opts.Timeout, probeTimeout), fmt.Errorf("%w for %s", ErrTimeout, min(c.opts.Timeout, probeTimeout)))
 	defer cancel()
 	root := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/"}
 	req := (&http.Request{
-		Method: http.MethodHead, URL: root, Host: root.Host, Header: c.header(&Request{}, root),
+		Method: http.MethodHead, URL: root, Host: root.Host, Header: c.plainHead,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
 	c.requests.Add(1)

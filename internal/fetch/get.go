@@ -435,11 +435,7 @@ func (a *answer) accept(r *Request) error {
 		if a.Status >= 100 && a.Status <= 299 {
 			return unwanted("but content was expected")
 		}
-		now := time.Now()
-		err := &StatusError{URI: a.URI, Status: a.Status, RetryAfter: retryAfter(a.Header.Get("Retry-After"), now), Header: a.Header}
-		if err.RetryAfter > MaxRetryAfter && retryStatus(a.Status) {
-			err.NotBefore = now.Add(err.RetryAfter)
-		}
+		err := a.statusError()
 		if r.ErrorBody > 0 && a.Status >= 400 && (!r.AcceptGzip || a.decode() == nil) {
 			err.Body, _ = io.ReadAll(io.LimitReader(a, r.ErrorBody)) // as far as available: the status is the result
 		}
@@ -455,4 +451,14 @@ func (a *answer) accept(r *Request) error {
 		return fmt.Errorf("body of %d bytes: %w of %d", a.Length, ErrTooLarge, a.max)
 	}
 	return nil
+}
+
+// statusError returns the error of a, whose status is that of a failure or of a redirect.
+func (a *answer) statusError() *StatusError {
+	now := time.Now()
+	err := &StatusError{URI: a.URI, Status: a.Status, RetryAfter: retryAfter(a.Header.Get("Retry-After"), now), Header: a.Header}
+	if err.RetryAfter > MaxRetryAfter && retryStatus(a.Status) {
+		err.NotBefore = now.Add(err.RetryAfter)
+	}
+	return err
 }

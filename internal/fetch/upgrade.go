@@ -83,7 +83,8 @@ func (c *Client) secured(ctx context.Context, u *url.URL) (*url.URL, error) {
 	return &to, nil
 }
 
-// learn sends a request to u without credentials. The caller holds c.up.mu.
+// learn sends a request to u without credentials. A response that says only that the
+// server is temporarily unavailable determines nothing. The caller holds c.up.mu.
 func (c *Client) learn(ctx context.Context, u *url.URL) error {
 	a, err := c.send(ctx, &Request{URI: u.String(), Document: true, anonymous: true}, u, 1)
 	if err != nil {
@@ -92,6 +93,9 @@ func (c *Client) learn(ctx context.Context, u *url.URL) error {
 	location := a.Header.Get("Location")
 	status := a.Status
 	a.discard()
+	if retryStatus(status) {
+		return a.statusError()
+	}
 	c.up.known = true
 	if !redirects(status) {
 		return nil

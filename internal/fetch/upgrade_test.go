@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"lockstep/internal/fetch"
 )
@@ -175,5 +176,41 @@ func TestCredentialsToAnotherPort(t *testing.T) {
 		if c.UseHTTPS(host, nil); c.HTTPS() != want {
 			t.Errorf("UseHTTPS(%q): credentials go to %q, want %q", host, c.HTTPS(), want)
 		}
+	}
+}
+
+// TestCredentialsOfAnUnavailableSource: while a Source that was named by http only reports
+// that it is temporarily unavailable, or does not respond, neither requests nor the probes
+// after many failures have credentials: it may have https.
+func TestCredentialsOfAnUnavailableSource(t *testing.T) {
+	t.Parallel()
+	for name, on := range map[string]func(w *wire){
+		"status 503":  func(w *wire) { w.answer(503, "Connection: close\r\n", "") },
+		"status 429":  func(w *wire) { w.answer(429, "Connection: close\r\n", "") },
+		"no response": func(*wire) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				probes, leaked := 0, 0
+				c := wired(t, fetch.Options{BearerToken: sourceSecret, Retries: -1}, func(w *wire, r *http.Request, _ int) {
+					if r.Method == http.MethodHead {
+						probes++
+					}
+					if r.Header.Get("Authorization") != "" {
+						leaked++
+					}
+					on(w)
+				})
+				for range 40 {
+					if _, err := get(t.Context(), c, fetch.Request{URI: "/list", Document: true}); err == nil {
+						t.Error("Get succeeded")
+					}
+				}
+				if leaked > 0 || probes == 0 && name != "status 429" {
+					t.Errorf("%d of %d requests with credentials; %d were probes", leaked, c.Requests(), probes)
+				}
+			})
+		})
 	}
 }
