@@ -205,3 +205,34 @@ func TestNetrc(t *testing.T) {
 		t.Error("netrc of a host not in it: found")
 	}
 }
+
+// TestNetrcEntriesStaySeparate: whatever a password contains, and if a value is missing, an
+// entry has no login or password of another machine.
+func TestNetrcEntriesStaySeparate(t *testing.T) {
+	t.Parallel()
+	const other = "machine b login bob password other\ndefault login any password pd\n"
+	for text, want := range map[string]string{
+		"machine a login ann password #secret\n":                 "ann #secret",
+		"machine a login #ann password #secret # of the proxy\n": "#ann #secret",
+		"machine a # login eve\nlogin ann password p#1\n":        "ann p#1",
+		"machine a login ann\n# password eve\npassword p1\n":     "ann p1",
+		"machine a login ann password\n# p0\np1\n":               "ann p1",
+		"machine a login ann password\n":                         "ann ",
+		"machine a login\npassword p1\n":                         " p1",
+		"machine a login ann password ":                          "ann ",
+		"machine a login ann password default\n":                 "ann default",
+		"machine a login login password password\n":              "login password",
+		"machine a login ann password \"machine\"\n":             "ann machine",
+		"machine a login ann password macdef\n":                  "ann macdef",
+		"machine\n":                                              "any pd",
+	} {
+		login, password, _ := fetch.NetrcEntry(text+other, "a")
+		if got := login + " " + password; got != want {
+			t.Errorf("netrc %q: %q for a, want %q", text, got, want)
+		}
+		login, password, _ = fetch.NetrcEntry(text+other, "b")
+		if got := login + " " + password; got != "bob other" {
+			t.Errorf("netrc %q: %q for b", text, got)
+		}
+	}
+}
