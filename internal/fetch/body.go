@@ -24,12 +24,13 @@ const (
 	// of Jobs for next to nothing. Only time spent waiting counts, so a slow
 	// reader, or a Bandwidth, does no harm; and a transfer that progresses has no
 	// other time limit.
-	FloorRate   = 256
+	FloorRate   = http1.LeastRate
 	FloorWindow = 30 * time.Second
 
 	drainBytes = 16 << 10 // of an unneeded answer: cheaper than a new connection
 	drainTime  = time.Second
 	leastChunk = 4 << 10 // read at a time under a Bandwidth
+	leastPiece = 1 << 10 // read at a time, however short the Timeout
 )
 
 // An answer is a Response and its Body: it counts bytes, measures time, and
@@ -147,6 +148,9 @@ func (a *answer) read(p []byte) (int, error) {
 	}
 	if a.timer != nil {
 		a.timer.Reset(a.patience)
+		if a.Length < 0 && a.reply.major == 1 { // net/http returns when p is full, or at the end of a chunk
+			p = p[:min(len(p), max(FloorRate*int(a.patience/time.Second), leastPiece))]
+		}
 	}
 	start := time.Now()
 	n, err := a.src.Read(p)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -115,6 +116,7 @@ func TestMisbehaviour(t *testing.T) {
 func TestPauses(t *testing.T) {
 	t.Parallel()
 	const long = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
+	chunk := fmt.Sprintf("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n", 1000000)
 	tests := []struct {
 		name string
 		on   func(w *wire)
@@ -134,46 +136,71 @@ func TestPauses(t *testing.T) {
 				w.say("%s", strings.Repeat("x", 5000))
 			}
 		}, nil, 3 * time.Hour},
+		{"moves within a chunk", func(w *wire) {
+			w.say("%s", chunk)
+			for range 200 {
+				time.Sleep(10 * time.Second)
+				w.say("%s", strings.Repeat("x", 5000))
+			}
+			w.say("\r\n0\r\n\r\n")
+		}, nil, 3 * time.Hour},
+		{"stalls within a chunk", func(w *wire) { w.say("%s", chunk+strings.Repeat("x", 50000)); w.request() }, fetch.ErrTimeout, 2 * time.Minute},
+		{"drips within a chunk", func(w *wire) { w.say("%s", chunk); w.drip(strings.Repeat("x", 1000), 20*time.Second) }, fetch.ErrTimeout, 2 * time.Minute},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := wired(t, fetch.Options{}, func(w *wire, _ *http.Request, _ int) { tt.on(w) })
-				start := time.Now()
-				got, err := get(t.Context(), c, fetch.Request{URI: "/a"})
-				if took := time.Since(start); !errors.Is(err, tt.want) || took > tt.took || err == nil && len(got) != 1e6 {
-					t.Errorf("Get = %d bytes, %v after %s; want %v within %s", len(got), err, took, tt.want, tt.took)
-				}
+		for _, document := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, document %v", tt.name, document), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					c := wired(t, fetch.Options{}, func(w *wire, _ *http.Request, _ int) { tt.on(w) })
+					start := time.Now()
+					n := int64(0)
+					err := c.Fetch(t.Context(), &fetch.Request{URI: source + "/a", Document: document, Once: true}, func(r *fetch.Response) (err error) {
+						n, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, make([]byte, 128<<10))
+						return err
+					})
+					if took := time.Since(start); !errors.Is(err, tt.want) || took > tt.took || err == nil && n != 1e6 {
+						t.Errorf("Fetch = %d bytes, %v after %s; want %v within %s", n, err, took, tt.want, tt.took)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 
 // A slow caller does not cause an error.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := wired(t, fetch.Options{}, func(w *wire, _ *http.Request, _ int) {
-			w.answer(200, "", strings.Repeat("x", 100<<10))
-		})
-		resp, err := c.Get(t.Context(), fetch.Request{URI: source + "/a"})
-		if err != nil {
-			t.Fatal(err)
+	text := strings.Repeat("x", 100<<10)
+	for name, answer := range map[string]string{
+		"one length": fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(text), text),
+		"one chunk":  fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(text), text),
+	} {
+		for _, document := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, document %v", name, document), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					c := wired(t, fetch.Options{}, func(w *wire, _ *http.Request, _ int) { w.say("HTTP/1.1 200 OK\r\n%s", answer) })
+					resp, err := c.Get(t.Context(), fetch.Request{URI: source + "/a", Document: document})
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer resp.Body.Close()
+					buf, total := make([]byte, 100), 0
+					for err == nil {
+						var n int
+						n, err = resp.Body.Read(buf)
+						total += n
+						time.Sleep(20 * time.Second)
+					}
+					if !errors.Is(err, io.EOF) || total != len(text) {
+						t.Errorf("read %d bytes, %v", total, err)
+					}
+					if _, err := resp.Body.Read(buf); err != io.EOF {
+						t.Errorf("Read at the end = %v, want io.EOF again", err)
+					}
+				})
+			})
 		}
-		defer resp.Body.Close()
-		buf, total := make([]byte, 100), 0
-		for err == nil {
-			var n int
-			n, err = resp.Body.Read(buf)
-			total += n
-			time.Sleep(20 * time.Second)
-		}
-		if !errors.Is(err, io.EOF) || total != 100<<10 {
-			t.Errorf("read %d bytes, %v", total, err)
-		}
-		if _, err := resp.Body.Read(buf); err != io.EOF {
-			t.Errorf("Read at the end = %v, want io.EOF again", err)
-		}
-	})
+	}
 }

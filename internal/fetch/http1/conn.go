@@ -69,7 +69,7 @@ func (c *conn) get(ctx context.Context, p *Pool, r *Request) (*Response, error) 
 	}
 	resp.buf = buffers.Get().(*bufio.Reader)
 	resp.buf.Reset(c.in)
-	c.socket.limit = r.Began.Add(r.Patience)
+	c.socket.until(r.Began.Add(r.Patience))
 	c.out = appendRequest(c.out[:0], r)
 	err := c.send()
 	if err == nil {

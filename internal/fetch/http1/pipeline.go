@@ -361,7 +361,7 @@ func (p *Pool) stall() time.Duration { return cmp.Or(p.Stall, defaultStall) }
 func (p *Pool) patiently(b *batch, patience time.Duration, received bool, read func() error) error {
 	start, socket := time.Now(), b.conn.socket
 	if patience > p.stall() && !b.left {
-		socket.limit = start.Add(p.stall())
+		socket.until(start.Add(p.stall()))
 		err := read()
 		if !errors.Is(err, ErrTimeout) {
 			return err
@@ -375,7 +375,7 @@ func (p *Pool) patiently(b *batch, patience time.Duration, received bool, read f
 		p.mu.Unlock()
 		socket.expired = false
 	}
-	socket.limit = start.Add(patience)
+	socket.until(start.Add(patience))
 	return read()
 }
 

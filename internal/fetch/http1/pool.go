@@ -22,6 +22,10 @@ import (
 	"time"
 )
 
+// LeastRate is the minimum number of bytes a second of a body. The caller measures it; here
+// it limits the time of one [Response.Read], which may collect many pieces of a chunk.
+const LeastRate = 256
+
 // ErrTimeout reports that the server was silent for [Request.Patience].
 var ErrTimeout = errors.New("the server sent nothing in time")
 
@@ -152,7 +156,7 @@ func (p *Pool) open(ctx context.Context, to peer, until time.Time) (*conn, error
 	}
 	config := p.TLS.Clone()
 	config.ServerName, config.NextProtos = name, []string{"http/1.1"}
-	c.socket.limit = until
+	c.socket.until(until)
 	c.secure = tls.Client(c.socket, config)
 	c.in = c.secure
 	if err := c.secure.HandshakeContext(ctx); err != nil {

@@ -102,9 +102,7 @@ func (r *Response) readAhead(p []byte) (n int, err error) {
 
 // readBody reads the body. Its error is io.EOF after all of it.
 func (r *Response) readBody(p []byte) (int, error) {
-	if r.buf.Buffered() == 0 {
-		r.conn.socket.limit = time.Now().Add(r.Patience)
-	}
+	r.conn.socket.untilPause(r.Patience)
 	if r.chunks != nil {
 		n, err := r.chunks.Read(p)
 		if err == io.EOF {

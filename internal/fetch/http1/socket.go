@@ -16,6 +16,9 @@ type socket struct {
 	net.Conn
 	raw   syscall.RawConn // nil: Conn has none, as in tests
 	limit time.Time       // when reading fails
+	pause time.Duration   // after which reading fails: each read moves limit; 0: none does
+	began time.Time       // when the first of these reads began; zero: there was none
+	got   int             // bytes that they have read
 
 	deadline time.Time // that Conn has
 	held     []byte    // storage of a request over TLS
@@ -77,10 +80,33 @@ func (s *socket) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
+// until makes reading fail at a time.
+func (s *socket) until(t time.Time) { s.limit, s.pause = t, 0 }
+
+// untilPause makes reading fail after a pause of that length. As what reads a body may
+// collect many pieces before it returns, reading also fails if these are so small that they
+// arrive at less than LeastRate.
+func (s *socket) untilPause(d time.Duration) { s.pause, s.began, s.got = d, time.Time{}, 0 }
+
+// moveLimit sets limit for the next read.
+func (s *socket) moveLimit() {
+	now := time.Now()
+	if s.began.IsZero() {
+		s.began = now
+	}
+	s.limit = now.Add(s.pause)
+	if most := s.began.Add(s.pause + time.Duration(s.got)*(time.Second/LeastRate)); most.Before(s.limit) {
+		s.limit = most
+	}
+}
+
 // Read implements [net.Conn].
 func (s *socket) Read(p []byte) (int, error) {
 	if s.deaf {
 		return 0, deafError{}
+	}
+	if s.pause > 0 {
+		s.moveLimit()
 	}
 	if s.deadline.IsZero() || s.deadline.After(s.limit) {
 		if err := s.setDeadline(); err != nil {
@@ -90,6 +116,7 @@ func (s *socket) Read(p []byte) (int, error) {
 	for {
 		n, err := s.readOnce(p)
 		s.reads++
+		s.got += n
 		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
