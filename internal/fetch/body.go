@@ -198,11 +198,11 @@ func (a *answer) discard() {
 		return
 	}
 	if a.simple != nil {
-		a.simple.Patience = drainTime
+		a.simple.Drain(drainBytes, drainTime)
 	} else {
 		a.timer.Reset(drainTime)
+		_, _ = io.CopyN(io.Discard, a.src, drainBytes) // best effort: on failure the connection is closed
 	}
-	_, _ = io.CopyN(io.Discard, a.src, drainBytes) // best effort: on failure the connection is closed
 	_ = a.Close()
 }
 

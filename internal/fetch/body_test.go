@@ -204,3 +204,52 @@ func TestSlowReader(t *testing.T) {
 		}
 	}
 }
+
+// TestUnneededBodies: the body of a response that is not needed is waited for for a moment at
+// most, however it arrives, and a short one leaves the connection usable.
+func TestUnneededBodies(t *testing.T) {
+	t.Parallel()
+	for name, head := range map[string]string{
+		"404":            "404 x\r\nContent-Length: 12000\r\n\r\n",
+		"404, chunked":   "404 x\r\nTransfer-Encoding: chunked\r\n\r\n2ee0\r\n",
+		"503":            "503 x\r\nContent-Length: 12000\r\n\r\n",
+		"redirect":       "302 x\r\nLocation: ftp://a/\r\nContent-Length: 12000\r\n\r\n",
+		"206, unasked":   "206 x\r\nContent-Range: bytes 0-11999/12000\r\nContent-Length: 12000\r\n\r\n",
+		"404 of unknown": "404 x\r\n\r\n",
+	} {
+		for _, document := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, document %v", name, document), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					c := wired(t, fetch.Options{}, func(w *wire, _ *http.Request, _ int) {
+						w.say("HTTP/1.1 %s", head)
+						w.drip(strings.Repeat("x", 12000), 900*time.Millisecond)
+					})
+					start := time.Now()
+					_, err := c.Get(t.Context(), fetch.Request{URI: source + "/a", Document: document, Once: true})
+					if took := time.Since(start); err == nil || took > 2*time.Second {
+						t.Errorf("Get = %v after %s", err, took)
+					}
+				})
+			})
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		conns := 0
+		c := wired(t, fetch.Options{}, func(w *wire, r *http.Request, _ int) {
+			for conns++; r != nil; r = w.request() {
+				w.say("HTTP/1.1 404 x\r\nContent-Length: 4000\r\n\r\n")
+				time.Sleep(500 * time.Millisecond)
+				w.say("%s", strings.Repeat("x", 4000))
+			}
+		})
+		for range 3 {
+			if _, err := c.Get(t.Context(), fetch.Request{URI: source + "/a"}); err == nil {
+				t.Error("Get succeeded")
+			}
+		}
+		if conns != 1 {
+			t.Errorf("%d connections for short bodies, want 1", conns)
+		}
+	})
+}

@@ -43,6 +43,7 @@ type Response struct {
 	left    int64     // bytes of the body; -1: until the connection ends
 	chunks  io.Reader // decodes a chunked body
 	trailer bool      // there were fields after the body
+	drained bool      // Drain was called: the time for the rest is fixed
 
 	mu      sync.Mutex    // guards the rest; the fields above belong to the reader
 	body    *bodyBuffer   // storage of ahead; nil: none
@@ -102,7 +103,9 @@ func (r *Response) readAhead(p []byte) (n int, err error) {
 
 // readBody reads the body. Its error is io.EOF after all of it.
 func (r *Response) readBody(p []byte) (int, error) {
-	r.conn.socket.untilPause(r.Patience)
+	if !r.drained {
+		r.conn.socket.untilPause(r.Patience)
+	}
 	if r.chunks != nil {
 		n, err := r.chunks.Read(p)
 		if err == io.EOF {
@@ -127,6 +130,17 @@ func (r *Response) readBody(p []byte) (int, error) {
 		return n, io.ErrUnexpectedEOF
 	}
 	return n, r.cause(err)
+}
+
+// Drain reads the rest of the body, up to n bytes and for that long, so that the connection
+// can be kept. What it has not read then is not available any more: the caller calls Close.
+func (r *Response) Drain(n int64, d time.Duration) {
+	r.mu.Lock()
+	if r.drained = true; r.conn != nil {
+		r.conn.socket.until(time.Now().Add(d))
+	}
+	r.mu.Unlock()
+	_, _ = io.CopyN(io.Discard, r, n) // after an error Close closes the connection
 }
 
 // cause replaces the error of a read that took too long.
