@@ -173,3 +173,30 @@ func TestCodingBomb(t *testing.T) {
 		t.Fatalf("%v\n%+v", err, r)
 	}
 }
+
+// TestCodingOfNothing: a body of which nothing is left when its codings are undone, on and
+// on, is a failure; it is not read to its end.
+func TestCodingOfNothing(t *testing.T) {
+	t.Parallel()
+	nothing := strings.Repeat(gzipped(""), 200_000)
+	for served, body := range map[string]string{"gzip": nothing, "gzip, gzip": gzipped(nothing)} {
+		t.Run(served, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, style{noHash: true, noLength: true})
+			s.put("/x", "listed")
+			s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path == "/x" {
+					w.Header().Set("Content-Encoding", served)
+					_, _ = io.WriteString(w, body) // the client breaks off
+					return true
+				}
+				return false
+			})
+			m := newMirror(t, s)
+			r, err := m.sync()
+			if err == nil || len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Cause, "contain nothing") {
+				t.Fatalf("%v\n%+v", err, r)
+			}
+		})
+	}
+}

@@ -31,6 +31,10 @@ const (
 	drainTime  = time.Second
 	leastChunk = 4 << 10 // read at a time under a Bandwidth
 	leastPiece = 1 << 10 // read at a time, however short the Timeout
+
+	// MaxVoid is how many bytes of a compressed body may be received from which no
+	// content results: an endless series of empty parts would be read for ever.
+	MaxVoid = 1 << 20
 )
 
 // An answer is a Response and its Body: it counts bytes, measures time, and
@@ -58,6 +62,7 @@ type answer struct {
 	want  int64 // bytes announced
 	wire  int64 // bytes received
 	given int64 // bytes returned
+	void  int   // bytes received since zip last returned one
 	max   int64
 	err   error // sticky
 	floor floor
@@ -102,7 +107,9 @@ func (a *answer) Read(p []byte) (int, error) {
 	var n int
 	var err error
 	if a.zip != nil {
-		n, err = a.zip.Read(p)
+		if n, err = a.zip.Read(p); n > 0 {
+			a.void = 0
+		}
 	} else {
 		n, err = a.read(p)
 	}
@@ -234,7 +241,13 @@ var zippers = sync.Pool{New: func() any { return new(gzip.Reader) }}
 // wire reads the answer as received, before decompression.
 type wire struct{ a *answer }
 
-func (w wire) Read(p []byte) (int, error) { return w.a.read(p) }
+func (w wire) Read(p []byte) (int, error) {
+	n, err := w.a.read(p)
+	if w.a.void += n; w.a.void > MaxVoid {
+		return n, fmt.Errorf("%w of %d bytes that contain nothing", ErrTooLarge, MaxVoid)
+	}
+	return n, err
+}
 
 // A floor measures the bytes received in the time spent waiting for them.
 type floor struct {

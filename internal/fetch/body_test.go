@@ -36,7 +36,7 @@ func TestMisbehaviour(t *testing.T) {
 		header, body string
 	}
 	gzipped := zip(t, strings.Repeat("lockstep ", 1000))
-	zipped := "Content-Encoding: gzip\r\n"
+	zipped, nothing := "Content-Encoding: gzip\r\n", zip(t, "")
 	tests := []struct {
 		name    string
 		request fetch.Request
@@ -76,6 +76,9 @@ func TestMisbehaviour(t *testing.T) {
 		{name: "gzip", request: fetch.Request{AcceptGzip: true, MaxBytes: 9000}, answer: answer{200, zipped, gzipped}, want: strings.Repeat("lockstep ", 1000)},
 		{name: "gzip in two members", request: fetch.Request{AcceptGzip: true}, answer: answer{200, zipped, zip(t, "ab") + zip(t, "cd")}, want: "abcd"},
 		{name: "gzip of nothing", request: fetch.Request{AcceptGzip: true}, answer: answer{200, zipped, ""}, want: ""},
+		{name: "gzip of nothing many times", request: fetch.Request{AcceptGzip: true}, answer: answer{200, zipped, strings.Repeat(nothing, 1000) + zip(t, "ab")}, want: "ab"},
+		{name: "gzip of nothing on and on", request: fetch.Request{AcceptGzip: true}, answer: answer{200, zipped, strings.Repeat(nothing, 100_000)}, want: "!larger than the limit of 1048576 bytes that contain nothing"},
+		{name: "gzip, and nothing on and on", request: fetch.Request{AcceptGzip: true, MaxBytes: 9000}, answer: answer{200, zipped, gzipped + nothing[:10] + strings.Repeat("\x00\x00\x00\xff\xff", 400_000)}, want: "!larger than the limit of 1048576 bytes that contain nothing"},
 		{name: "gzip not unpacked", answer: answer{200, zipped, gzipped}, want: gzipped},
 		{name: "identity where gzip was allowed", request: fetch.Request{AcceptGzip: true}, answer: answer{200, "", "plain"}, want: "plain"},
 		{name: "gzip bomb", request: fetch.Request{AcceptGzip: true, MaxBytes: 8999}, answer: answer{200, zipped, gzipped}, want: "!larger than the limit of 8999"},

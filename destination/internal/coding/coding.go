@@ -84,7 +84,8 @@ func Error(uri string, cs []string) error {
 // undoOne undoes one coding. Some servers name a coding for a resource that is
 // itself compressed, only to say what kind of file it is.
 func (d Body) undoOne(body io.Reader, coding string, wire *counter) (io.Reader, error) {
-	peek := bufio.NewReaderSize(body, 4<<10)
+	in := &counter{r: body}
+	peek := bufio.NewReaderSize(in, 4<<10)
 	begin, err := peek.Peek(4 << 10)
 	if len(begin) == 0 {
 		if err == io.EOF {
@@ -105,7 +106,8 @@ func (d Body) undoOne(body io.Reader, coding string, wire *counter) (io.Reader, 
 	if err != nil {
 		return nil, corrupt(d.URI, coding, err)
 	}
-	return &inflating{uri: d.URI, coding: coding, plain: plain, wire: wire}, nil
+	in.most = fetch.MaxVoid
+	return &inflating{uri: d.URI, coding: coding, plain: plain, in: in, wire: wire}, nil
 }
 
 // isCompressed reports whether the resource is a file in gzip's format, by its
@@ -146,17 +148,23 @@ const (
 	bombBytes = 64 << 20
 )
 
-// A counter counts what is read.
+// A counter counts what is read, up to a number of bytes.
 type counter struct {
-	r io.Reader
-	n int64
+	r    io.Reader
+	n    int64
+	most int64 // 0: any number
 }
 
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	c.n += int64(n)
+	if c.n += int64(n); c.most > 0 && c.n > c.most {
+		return n, errVoid
+	}
 	return n, err
 }
+
+// errVoid reports that no content results from [fetch.MaxVoid] bytes.
+var errVoid = fmt.Errorf("%w of %d bytes that contain nothing", fetch.ErrTooLarge, fetch.MaxVoid)
 
 // An inflating reads content while it undoes a coding, and names the coding in
 // its errors.
@@ -164,12 +172,16 @@ type inflating struct {
 	uri    string
 	coding string
 	plain  io.Reader
+	in     *counter // since plain last returned a byte
 	wire   *counter
 	n      int64
 }
 
 func (r *inflating) Read(p []byte) (int, error) {
 	n, err := r.plain.Read(p)
+	if n > 0 {
+		r.in.n = 0
+	}
 	if r.n += int64(n); r.n > bombBytes && r.n > bombRatio*r.wire.n {
 		return 0, corrupt(r.uri, r.coding, errors.New("it grows without measure"))
 	}
