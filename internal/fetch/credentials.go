@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"lockstep/internal/fetch/http1"
 	"lockstep/internal/fetch/netrc"
 )
 
@@ -86,14 +87,14 @@ func (c *Client) prepareHeaders() error {
 			return fmt.Errorf("header %s cannot be set: it is Lockstep's own", k)
 		}
 		for _, v := range vs {
-			if !validName(k) || !validValue(v) {
+			if !http1.IsToken(k) || !http1.IsFieldValue(v) {
 				return fmt.Errorf("header %s: not a valid HTTP header", Printable(k))
 			}
 		}
 		c.homeHead[k] = append([]string(nil), vs...)
 	}
 	c.secret = hasSecret(c.homeHead, c.plainHead)
-	if !validValue(c.opts.UserAgent) || !validValue(auth) {
+	if !http1.IsFieldValue(c.opts.UserAgent) || !http1.IsFieldValue(auth) {
 		return errors.New("user agent or token: not valid in an HTTP header")
 	}
 	if c.home.host == "" && (c.opts.BearerToken != "" || len(c.opts.Header) > 0) {
@@ -125,22 +126,4 @@ func (c *Client) authorization() (string, error) {
 
 func basic(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
-}
-
-func validName(k string) bool {
-	for i := 0; i < len(k); i++ {
-		if c := k[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("()<>@,;:\\\"/[]?={}", c) >= 0 {
-			return false
-		}
-	}
-	return k != ""
-}
-
-func validValue(v string) bool {
-	for i := 0; i < len(v); i++ {
-		if c := v[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
 }

@@ -36,11 +36,11 @@ func (h *header) parse(b []byte) error {
 		line, rest, _ := strings.Cut(text, "\r\n")
 		text = rest
 		name, value, ok := strings.Cut(line, ":")
-		if !ok || !isToken(name) {
+		if !ok || !IsToken(name) {
 			return &UnusualError{"malformed field name"} // also a folded line
 		}
 		value = strings.Trim(value, " \t")
-		if !isFieldValue(value) {
+		if !IsFieldValue(value) {
 			return &UnusualError{"control character in the header"}
 		}
 		name = textproto.CanonicalMIMEHeaderKey(name)
@@ -74,7 +74,7 @@ func (h *header) parse(b []byte) error {
 func (h *header) parseStatus(line []byte) error {
 	const example = "HTTP/1.1 200"
 	if len(line) < len(example) || string(line[:7]) != example[:7] || line[8] != ' ' || line[7] != '0' && line[7] != '1' ||
-		len(line) > len(example) && line[len(example)] != ' ' || !isFieldValue(string(line)) {
+		len(line) > len(example) && line[len(example)] != ' ' || !IsFieldValue(string(line)) {
 		return &UnusualError{"status line"}
 	}
 	for _, c := range line[9:12] {
@@ -153,8 +153,8 @@ func parseLength(s string) (int64, bool) {
 	return n, true
 }
 
-// isToken reports whether s is a token (RFC 9110, 5.6.2).
-func isToken(s string) bool {
+// IsToken reports whether s is a token (RFC 9110, 5.6.2).
+func IsToken(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-!#$%&'*+.^_`|~", c) >= 0) {
 			return false
@@ -163,8 +163,8 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// isFieldValue reports whether s has no control characters but tabs.
-func isFieldValue(s string) bool {
+// IsFieldValue reports whether s has no control characters but tabs.
+func IsFieldValue(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
 			return false
@@ -182,7 +182,7 @@ func AppendFields(b []byte, h http.Header) ([]byte, bool) {
 		case "Host", "Connection", "Content-Length", "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Expect":
 			return b, false
 		}
-		if !isToken(name) || slices.ContainsFunc(values, func(v string) bool { return !isFieldValue(v) }) {
+		if !IsToken(name) || slices.ContainsFunc(values, func(v string) bool { return !IsFieldValue(v) }) {
 			return b, false
 		}
 		if name != "User-Agent" {
