@@ -68,7 +68,7 @@ var rooms = []room{
 	{"internal/fetch/netrc", "", ""},
 	{"internal/fetch/shown", "", ""},
 	{"internal/fetch/requestlog", "internal/fetch/shown", ""},
-	{"internal/fetch", "internal/certerror internal/fetch/concurrency internal/fetch/http1 internal/fetch/ipclass internal/fetch/netrc internal/fetch/requestlog internal/fetch/shown internal/ondemand", "github.com/klauspost/compress"},
+	{"internal/fetch", "internal/certerror internal/fetch/concurrency internal/fetch/http1 internal/fetch/ipclass internal/fetch/netrc internal/fetch/requestlog internal/fetch/shown internal/ondemand", "github.com/klauspost/compress golang.org/x/text"},
 	{"internal/eventstream", "internal/fetch", ""},
 	{"internal/provenance", "internal/fetch resourcesync", ""},
 	{"internal/unpack", "", "github.com/klauspost/compress golang.org/x/text"},

@@ -12,6 +12,10 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 
 	"lockstep/internal/fetch/ipclass"
 )
@@ -44,13 +48,9 @@ func CheckHost(host string, allowPrivate bool) error {
 	if allowPrivate {
 		limit = ipclass.Loopback
 	}
-	a, err := netip.ParseAddr(host)
-	if err != nil {
-		name := strings.ToLower(strings.TrimSuffix(host, "."))
-		if name != "localhost" && !strings.HasSuffix(name, ".localhost") { // RFC 6761, 6.3
-			return nil
-		}
-		a = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	a, ok := ipclass.Literal(host)
+	if !ok {
+		return nil
 	}
 	if c, name := ipclass.Of(a); c > limit {
 		return &AddressError{Host: host, Addr: a.Unmap(), Class: name}
@@ -198,8 +198,12 @@ func (g *guard) behind(proxy func(*http.Request) (*url.URL, error)) func(*http.R
 }
 
 func (g *guard) checkLiteral(ctx context.Context, host string) error {
-	a, err := netip.ParseAddr(host)
-	if err != nil {
+	host = plainest(host)
+	a, ok := ipclass.Literal(host)
+	switch {
+	case !ok && ipclass.EndsInNumber(host):
+		return &uriError{"host " + Printable(host) + " ends in a number, but is not an address"}
+	case !ok:
 		return nil
 	}
 	limit := g.allow
@@ -210,6 +214,20 @@ func (g *guard) checkLiteral(ctx context.Context, host string) error {
 		return &AddressError{Host: host, Addr: a.Unmap(), Class: name}
 	}
 	return nil
+}
+
+// plainest returns host with the digits, letters and dots of ASCII that net/http may make of
+// those of other scripts, and without the characters that it may leave out.
+func plainest(host string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '。':
+			return '.'
+		case r < utf8.RuneSelf || unicode.IsLetter(r) || unicode.IsDigit(r):
+			return r
+		}
+		return -1
+	}, norm.NFKC.String(host))
 }
 
 // homeClass determines the class of Home's address once, before the first

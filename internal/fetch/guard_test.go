@@ -118,10 +118,21 @@ func TestGuardBehindProxy(t *testing.T) {
 	if got, err := get(t.Context(), c, fetch.Request{URI: "http://93.184.216.34/x"}); err != nil || got != "http://93.184.216.34/x" {
 		t.Errorf("Get through the proxy = %q, %v", got, err)
 	}
-	for _, host := range []string{"127.0.0.1", "[::1]", "169.254.169.254", "10.0.0.1"} {
+	for _, host := range []string{"127.0.0.1", "[::1]", "169.254.169.254", "10.0.0.1", "127.0.0.1.", "localhost", "LOCALHOST.", "a.localhost", "１２７.0.0.1", "ｌocalhoſt", "127。0｡0．1", "1\u00ad27.0.0.1"} {
 		var refused *fetch.AddressError
 		if _, err := get(t.Context(), c, fetch.Request{URI: "http://" + host + "/x"}); !errors.As(err, &refused) {
 			t.Errorf("Get of %s through the proxy = %v, want an AddressError", host, err)
+		}
+	}
+	for _, host := range []string{"127.1", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "0X7F.1", "0x", "1.2.3.4.5", "a.1.", "２852039166"} {
+		_, err := get(t.Context(), c, fetch.Request{URI: "http://" + host + "/x"})
+		if err == nil || !strings.Contains(err.Error(), "ends in a number, but is not an address") || strings.Contains(err.Error(), "tries") {
+			t.Errorf("Get of %s through the proxy = %v, want a refusal", host, err)
+		}
+	}
+	for _, host := range []string{"a.example.", "1.example", "a0x1", "bücher.example", "notlocalhost", "93.184.216.34.", "[2606:2800:220:1::1]", "a_b.example"} {
+		if _, err := get(t.Context(), c, fetch.Request{URI: "http://" + host + "/x"}); err != nil {
+			t.Errorf("Get of %s through the proxy = %v", host, err)
 		}
 	}
 }
@@ -248,6 +259,8 @@ func TestCheckHost(t *testing.T) {
 		{"::1", false, true},
 		{"localhost", false, true},
 		{"LocalHost.", false, true},
+		{"127.0.0.1.", false, true},
+		{"203.0.113.9.", true, true},
 		{"hub.localhost", false, true},
 		{"notlocalhost", true, true},
 		{"10.1.2.3", false, true},

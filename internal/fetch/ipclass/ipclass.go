@@ -1,7 +1,11 @@
-// Package ipclass classifies IP addresses by their distance from the public internet.
+// Package ipclass classifies IP addresses, and hosts that are written as addresses, by their
+// distance from the public internet.
 package ipclass
 
-import "net/netip"
+import (
+	"net/netip"
+	"strings"
+)
 
 // A Class is the distance of an address from the public internet.
 type Class uint8
@@ -70,4 +74,27 @@ func embedded(a netip.Addr) (netip.Addr, bool) {
 		return netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}), true
 	}
 	return netip.Addr{}, false
+}
+
+// Literal returns the address that a host is written as, or that it always means; ok is false
+// for all other names.
+func Literal(host string) (a netip.Addr, ok bool) {
+	name := strings.TrimRight(host, ".")
+	if lower := strings.ToLower(name); lower == "localhost" || strings.HasSuffix(lower, ".localhost") { // RFC 6761, 6.3
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), true
+	}
+	a, err := netip.ParseAddr(name)
+	return a, err == nil
+}
+
+// EndsInNumber reports whether the last label of a host is a number, which is so of addresses
+// but of no name. Programs take a host like 127.1 or 0x7f000001, which [Literal] refuses, for
+// different addresses.
+func EndsInNumber(host string) bool {
+	host = strings.TrimRight(host, ".")
+	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
+	if hex, ok := strings.CutPrefix(last, "0x"); ok {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return last != "" && strings.Trim(last, "0123456789") == ""
 }
