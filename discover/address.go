@@ -97,7 +97,7 @@ func parsePlain(addr string) (address, error) {
 		case "http", "https":
 			u, err := url.Parse(addr)
 			if err != nil || u.Hostname() == "" {
-				return bad("not a valid URI")
+				return bad("not a valid URI" + encoding(addr))
 			}
 			user := u.User
 			u.User = nil
@@ -133,7 +133,7 @@ func parsePlain(addr string) (address, error) {
 	}
 	u, err := url.Parse("https://" + addr)
 	if err != nil || !plausibleHost(u.Hostname()) {
-		return bad("neither a file nor an address on the web")
+		return bad("neither a file nor an address on the web" + encoding(addr))
 	}
 	user := u.User
 	if u.User = nil; user != nil {
@@ -151,6 +151,14 @@ func shown(addr string) string {
 		return fetch.WithoutUser(addr)
 	}
 	return strings.TrimPrefix(fetch.WithoutUser("https://"+addr), "https://")
+}
+
+// encoding returns how to write the password of an address, if it has one.
+func encoding(addr string) string {
+	if shown(addr) == addr {
+		return ""
+	}
+	return " (in a password, characters such as /, ?, # and % are written as %2F, %3F, %23 and %25)"
 }
 
 func plausibleHost(host string) bool {

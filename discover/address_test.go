@@ -44,6 +44,24 @@ func TestHome(t *testing.T) {
 	}
 }
 
+// An address with a password that is not percent-encoded is refused with a message that does
+// not have the password, and says how to write it.
+func TestCheckShowsNoPassword(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []string{
+		"http://bob:pw#word@a.example:1/", "http://bob:pw/word@a.example:1/", "https://bob:pw?word@a.example:1/x@y",
+		"bob:pw#word@a.example:1", "bob:pw/word@a.example:1/", "oai-pmh:http://bob:pw/word@a.example:1/", "atom-pmh:bob:pw/word@a.example:1/",
+	} {
+		err := discover.Check(addr)
+		if err == nil || strings.Contains(err.Error(), "pw") || strings.Contains(err.Error(), "word@") || !strings.Contains(err.Error(), "written as %2F") {
+			t.Errorf("Check(%s) = %v", addr, err)
+		}
+	}
+	if err := discover.Check("http://a.example:x/"); err == nil || strings.Contains(err.Error(), "password") {
+		t.Errorf("Check of an address without a password = %v", err)
+	}
+}
+
 // An address without a scheme on loopback is tried by http first.
 func TestFindByHTTPS(t *testing.T) {
 	t.Parallel()

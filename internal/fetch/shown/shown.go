@@ -49,7 +49,8 @@ func Printable(s string) string {
 
 // WithoutUser returns an address for display and storage: without user name and
 // password. Of an address without a scheme, which may also be the name of a file, it
-// removes them if there is a password.
+// removes them if there is a password. It also removes a password that contains /, ? or #,
+// which makes the address invalid, unless it has only digits up to there, like a port.
 func WithoutUser(address string) string {
 	head, rest := "", address
 	before, after, found := strings.Cut(address, "://")
@@ -57,7 +58,7 @@ func WithoutUser(address string) string {
 		head, rest = before+"://", after
 	}
 	end := len(rest)
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 && !withinPassword(rest[len(protocol(rest)):i]) {
 		end = i
 	}
 	at := strings.LastIndexByte(rest[:end], '@')
@@ -68,6 +69,15 @@ func WithoutUser(address string) string {
 		}
 	}
 	return head + rest[at+1:]
+}
+
+// withinPassword reports whether an address that begins with authority, up to the first /, ?
+// or #, can only be meant to have a password that continues there: its port is no number.
+func withinPassword(authority string) bool {
+	host := authority[strings.LastIndexByte(authority, '@')+1:]
+	name, port, _ := strings.Cut(host, ":")
+	opaque := name == "urn" || name == "tag" // URIs without a host
+	return !opaque && !strings.HasPrefix(host, "[") && strings.Trim(port, "0123456789") != ""
 }
 
 // protocol returns the prefix of an address by which users select another protocol than
