@@ -15,6 +15,7 @@ import (
 
 	"lockstep/internal/fetch/http1"
 	"lockstep/internal/fetch/requestlog"
+	"lockstep/internal/fetch/shown"
 )
 
 // A Request is a GET, or with a Post a POST. Only URI is required.
@@ -262,7 +263,7 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 		if _, unusual := errors.AsType[*http1.UnusualError](err); !unusual {
 			return nil, err
 		}
-		c.opts.Logger.DebugContext(ctx, "send the request again with net/http", slog.String("uri", WithoutUser(r.URI)), slog.String("why", err.Error()))
+		c.opts.Logger.DebugContext(ctx, "send the request again with net/http", slog.String("uri", shown.Redacted(r.URI)), slog.String("why", err.Error()))
 	}
 	return a.sendGeneral(ctx, r, u, laneSingle)
 }

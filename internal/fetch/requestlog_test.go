@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"lockstep/internal/fetch"
 )
@@ -89,6 +90,44 @@ func TestRequestsAreLogged(t *testing.T) {
 	if got := run(slog.LevelInfo, false); got != "" {
 		t.Errorf("at info level: %s", got)
 	}
+}
+
+// TestRetriesAreLoggedWithoutSecrets: what the log has of a request that is sent again is its
+// address without secrets, and the cause.
+func TestRetriesAreLoggedWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out syncedBuffer
+		c := wired(t, fetch.Options{Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))}, func(w *wire, _ *http.Request, n int) {
+			switch n {
+			case 1, 2: // sent again at once, with net/http, and then after a pause
+				w.say("HTTP/1.1 503 x\nContent-Length: 0\n\n")
+			case 3:
+				w.say("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+			default:
+				w.answer(200, "", "content")
+			}
+		})
+		err := c.Fetch(t.Context(), &fetch.Request{URI: source + "/a?token=t0ps3cret"}, func(r *fetch.Response) error {
+			_, err := io.Copy(io.Discard, r.Body)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const uri = `uri="http://source.example/a?token=REDACTED"`
+		for _, want := range []string{
+			`msg="send the request again with net/http" ` + uri, `msg="try again" ` + uri + ` attempt=1 dur=`, `err="status 503 Service Unavailable"`,
+			`msg="try again" ` + uri + ` attempt=2 dur=`, `err="unexpected EOF"`,
+		} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("no %s in\n%s", want, out.String())
+			}
+		}
+		if strings.Contains(out.String(), "t0ps3cret") {
+			t.Errorf("the log has the secret:\n%s", out.String())
+		}
+	})
 }
 
 // A syncedBuffer is a buffer for several goroutines.

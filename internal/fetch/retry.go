@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/internal/fetch/concurrency"
+	"lockstep/internal/fetch/shown"
 )
 
 const (
@@ -142,9 +143,22 @@ func (c *Client) pauseBefore(ctx context.Context, tries int, f failure) error {
 		d = max(d, min(status.RetryAfter, MaxRetryAfter))
 	}
 	if lg := c.opts.Logger; lg.Enabled(ctx, slog.LevelDebug) {
-		lg.DebugContext(ctx, "try again", slog.Int("attempt", tries), slog.Duration("dur", d), slog.String("err", f.err.Error()))
+		uri, cause := causeOf(f.err)
+		lg.DebugContext(ctx, "try again", slog.String("uri", shown.Redacted(uri)), slog.Int("attempt", tries), slog.Duration("dur", d), slog.String("err", Printable(cause.Error())))
 	}
 	return sleep(ctx, d)
+}
+
+// causeOf returns the URI of a failed request, and why it failed: unlike err, its text has no
+// URI, which may contain secrets.
+func causeOf(err error) (uri string, cause error) {
+	if body, ok := errors.AsType[*BodyError](err); ok {
+		return body.URI, body.Err
+	}
+	if failed, ok := errors.AsType[*Error](err); ok {
+		return failed.URI, failed.Err
+	}
+	return "", err // unreachable: one of these is repeated
 }
 
 // soon is backoff for a failure that was chance; but the last attempts are
