@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -167,6 +168,8 @@ func (a *answer) read(p []byte) (int, error) {
 	a.wire += int64(n)
 	a.client.bytes.Add(int64(n))
 	switch {
+	case a.Status == http.StatusPartialContent && a.wire > a.want:
+		return n - int(a.wire-a.want), &RangeError{From: a.Range.First, ContentRange: a.Header.Get("Content-Range"), Reason: "more bytes than that"}
 	case err == io.EOF && a.want >= 0 && a.wire < a.want:
 		return n, io.ErrUnexpectedEOF // of a range of unknown length
 	case err == io.EOF:

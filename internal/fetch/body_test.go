@@ -43,6 +43,7 @@ func TestMisbehaviour(t *testing.T) {
 		answer  answer
 		raw     string // instead of answer
 		want    string // the body; or, with a leading "!", a part of the error
+		part    string // of the body, before the error; "": any
 	}{
 		{name: "204", answer: answer{204, "", ""}, want: "!get http://source.example/a: status 204 No Content, but content was expected"},
 		{name: "205", answer: answer{205, "", ""}, want: "!status 205 Reset Content, but content was expected"},
@@ -61,6 +62,9 @@ func TestMisbehaviour(t *testing.T) {
 		{name: "no range", request: fetch.Request{RangeFrom: 5}, answer: answer{206, "", "01234"}, want: "!not a byte range"},
 		{name: "range of another length", request: fetch.Request{RangeFrom: 5}, answer: answer{206, "Content-Range: bytes 5-9/10\r\n", "01"}, want: "!body of 2 bytes"},
 		{name: "range cut short", request: fetch.Request{RangeFrom: 5}, raw: "HTTP/1.1 206 x\r\nContent-Range: bytes 5-9/10\r\n\r\n56", want: "!body ended early after 2 of 5 bytes"},
+		{name: "range with more behind it", request: fetch.Request{RangeFrom: 5}, raw: "HTTP/1.1 206 x\r\nContent-Range: bytes 5-9/10\r\n\r\n56789x", want: "!range \"bytes 5-9/10\": more bytes than that", part: "56789"},
+		{name: "range with more in chunks", request: fetch.Request{RangeFrom: 5}, raw: "HTTP/1.1 206 x\r\nContent-Range: bytes 5-9/10\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n56789\r\n3\r\nxyz\r\n0\r\n\r\n", want: "!more bytes than that", part: "56789"},
+		{name: "range in chunks", request: fetch.Request{RangeFrom: 5}, raw: "HTTP/1.1 206 x\r\nContent-Range: bytes 5-9/10\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n56789\r\n0\r\n\r\n", want: "56789"},
 		{name: "416", request: fetch.Request{RangeFrom: 5}, answer: answer{416, "Content-Range: bytes */3\r\n", ""}, want: "!status 416"},
 		{name: "cut short", raw: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", want: "!get http://source.example/a: body ended early after 3 of 10 bytes"},
 		{name: "chunks cut short", raw: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", want: "!body ended early after 3 bytes"},
@@ -107,6 +111,9 @@ func TestMisbehaviour(t *testing.T) {
 					}
 					if strings.ContainsAny(err.Error(), "\x1b\x07\r\n") {
 						t.Errorf("Get: %q has control characters", err)
+					}
+					if tt.part != "" && got != tt.part {
+						t.Errorf("Get = %q before the error, want %q", got, tt.part)
 					}
 				} else if err != nil || got != want {
 					t.Errorf("Get = %.20q, %v, want %.20q", got, err, want)

@@ -144,7 +144,7 @@ func (e *BodyError) Unwrap() error { return e.Err }
 
 // Retryable reports whether another attempt to read the body may succeed.
 func (e *BodyError) Retryable() bool {
-	return !errors.Is(e.Err, ErrTooLarge) && !errors.Is(e.Err, ErrEncoding) && !errors.Is(e.Err, ErrChanged) && !errors.Is(e.Err, ErrTooSlow) &&
+	return !errors.As(e.Err, new(*RangeError)) && !errors.Is(e.Err, ErrTooLarge) && !errors.Is(e.Err, ErrEncoding) && !errors.Is(e.Err, ErrChanged) && !errors.Is(e.Err, ErrTooSlow) &&
 		!errors.Is(e.Err, context.Canceled) && !errors.Is(e.Err, context.DeadlineExceeded)
 }
 
