@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"lockstep/internal/fetch/dialerror"
 	"lockstep/internal/fetch/ipclass"
 )
 
@@ -99,7 +100,7 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 // connect is dial without [prompt].
 func (g *guard) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := g.connectTo(ctx, network, address)
-	return c, notCanceled(ctx, err)
+	return c, dialerror.NotCanceled(ctx, err)
 }
 
 func (g *guard) connectTo(ctx context.Context, network, address string) (net.Conn, error) {
@@ -117,37 +118,6 @@ func (g *guard) connectTo(ctx context.Context, network, address string) (net.Con
 	}
 	return d.DialContext(ctx, network, address)
 }
-
-// notCanceled returns an error of connecting so that it is no [context.DeadlineExceeded]
-// unless ctx has ended: those of package net are, if a host or a name server does not
-// answer, and callers would take them for the end of their own run.
-func notCanceled(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	var cause error = timeoutError(err.Error())
-	op, connecting := errors.AsType[*net.OpError](err)
-	if connecting {
-		cause = timeoutError(op.Err.Error())
-	}
-	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		late := *dns
-		late.UnwrapErr = nil
-		cause = &late
-	}
-	if !connecting {
-		return cause
-	}
-	late := *op
-	late.Err = cause
-	return &late
-}
-
-// A timeoutError is the text of an error that reports a timeout.
-type timeoutError string
-
-func (e timeoutError) Error() string { return string(e) }
-func (e timeoutError) Timeout() bool { return true }
 
 // limit returns the most restricted class that host may have.
 func (g *guard) limit(ctx context.Context, host, address string) (ipclass.Class, error) {

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"lockstep/internal/fetch/escape"
 )
 
 func redirects(status int) bool {
@@ -29,7 +31,7 @@ func next(r *Request, u *url.URL, chain []string, status int, location string) (
 	if r.Post != nil && status != http.StatusTemporaryRedirect && status != http.StatusPermanentRedirect {
 		return refuse("it would make another request of a POST") // RFC 9110, 15.4
 	}
-	ref, err := url.Parse(escape(location))
+	ref, err := url.Parse(escape.Address(location))
 	if err != nil {
 		return refuse("not a URI")
 	}

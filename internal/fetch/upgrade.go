@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+
+	"lockstep/internal/fetch/escape"
 )
 
 // An upgrade records whether the Source, which was named by an http address and
@@ -100,7 +102,7 @@ func (c *Client) learn(ctx context.Context, u *url.URL) error {
 	if !redirects(status) {
 		return nil
 	}
-	to, err := u.Parse(escape(location))
+	to, err := u.Parse(escape.Address(location))
 	if err != nil || to.Scheme != "https" {
 		return nil
 	}

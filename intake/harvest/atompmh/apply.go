@@ -126,7 +126,7 @@ func (p *applier) applyBatch(ctx context.Context, changes []feedChange) error {
 		p.list.Applied(a)
 	}
 	// Rows that are near each other in a database are written together.
-	slices.SortFunc(s.put, func(a, b ledger.Row) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(s.put, func(a, b ledger.Row) int { return strings.Compare(a.ID, b.ID) })
 	return p.a.ledger.Record(ctx, p.list.Set, s.put, s.drop)
 }
 

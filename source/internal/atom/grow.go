@@ -152,6 +152,6 @@ func (a *update) collect(ctx context.Context, next *feed) ([]pendingEntry, group
 	for _, e := range g.entries {
 		added = append(added, *e)
 	}
-	slices.SortFunc(added, func(x, y pendingEntry) int { return cmp.Or(cmp.Compare(x.seq, y.seq), cmp.Compare(x.ID, y.ID)) })
+	slices.SortStableFunc(added, func(x, y pendingEntry) int { return cmp.Or(cmp.Compare(x.seq, y.seq), cmp.Compare(x.ID, y.ID)) })
 	return added, grouped, nil
 }

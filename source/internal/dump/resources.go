@@ -346,7 +346,7 @@ func (b *resourceBuild) packages(ctx context.Context, runs []catalog.Range, kept
 	if b.snapshots != nil {
 		next.Copy = names.Dumps(b.set.Name).ResourceCopy(b.gen)
 	}
-	slices.SortFunc(next.Packages, func(x, y resourcePackage) int { return cmp.Compare(string(x.First), string(y.First)) })
+	slices.SortStableFunc(next.Packages, func(x, y resourcePackage) int { return cmp.Compare(string(x.First), string(y.First)) })
 	if err := b.resourceParts(ctx, next); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package fetch
+package dialerror_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"lockstep/internal/fetch/dialerror"
 )
 
 // TestNoAnswerIsNoCancellation: that a host, or a name server, does not answer in time is
@@ -18,7 +20,7 @@ func TestNoAnswerIsNoCancellation(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v: it is not the error that this is about", err)
 		}
-		got := notCanceled(t.Context(), err)
+		got := dialerror.NotCanceled(t.Context(), err)
 		var timeout net.Error
 		if errors.Is(got, context.DeadlineExceeded) || got.Error() != err.Error() || !errors.As(got, &timeout) || !timeout.Timeout() {
 			t.Errorf("%v became %v", err, got)
@@ -26,7 +28,7 @@ func TestNoAnswerIsNoCancellation(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := notCanceled(ended, lookup); !errors.Is(got, context.DeadlineExceeded) {
+	if got := dialerror.NotCanceled(ended, lookup); !errors.Is(got, context.DeadlineExceeded) {
 		t.Errorf("the context has ended: %v", got)
 	}
 }
