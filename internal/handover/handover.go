@@ -318,6 +318,9 @@ var errRenamed = errors.New("a removal of the blob has failed; write it again")
 
 // Commit implements [blob.Store]. What is replaced is recorded before.
 func (s *Store) Commit(ctx context.Context, ws ...blob.Writer) error {
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
 	var replaced []string
 	now := s.get()
 	for _, w := range ws {
@@ -351,14 +354,19 @@ func (s *Store) recorded(ctx context.Context, note func(*record), change func() 
 	during := s.get()
 	note(&during)
 	if err := s.save(during); err != nil {
-		return err
-	}
-	if err := change(); err != nil {
+		s.set(during) // it may have been saved without an answer
 		s.unknown.Store(true)
 		return err
 	}
-	during.Removing, during.Replacing = nil, nil
-	return s.save(during)
+	err := change()
+	if err == nil {
+		during.Removing, during.Replacing = nil, nil
+		err = s.save(during)
+	}
+	if err != nil { // the next holder may find the names in the record
+		s.unknown.Store(true)
+	}
+	return err
 }
 
 // Remove implements [blob.Store].

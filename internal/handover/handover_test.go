@@ -310,3 +310,100 @@ func TestUnanswered(t *testing.T) {
 		t.Errorf("the store lists %v", names)
 	}
 }
+
+// An unsure record fails to answer a save, which was carried out or not.
+type unsure struct {
+	text  []byte
+	saves int
+	fail  int // the number of the save without an answer
+	saved bool
+}
+
+// Load implements [handover.Record].
+func (u *unsure) Load() ([]byte, error) { return u.text, nil }
+
+// Save implements [handover.Record].
+func (u *unsure) Save(text []byte) error {
+	u.saves++
+	if u.saves != u.fail || u.saved {
+		u.text = text
+	}
+	if u.saves == u.fail {
+		return errors.New("no answer")
+	}
+	return nil
+}
+
+// open returns the holder of the lease whose record is r.
+func open(t *testing.T, base fence.Base, r handover.Record) *holder {
+	t.Helper()
+	held := func(context.Context) error { return nil }
+	store, err := handover.Open(t.Context(), fence.New(base, held, func(error) {}), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &holder{place: &place{T: t, needed: map[string]map[string]bool{}}, store: store}
+	h.place.holder = h
+	return h
+}
+
+// TestRecordUnanswered: whichever save of the record has no answer, the next holder removes nothing that was needed
+// again after the failed removal.
+func TestRecordUnanswered(t *testing.T) {
+	t.Parallel()
+	for name, u := range map[string]unsure{
+		"before the removal, saved":     {fail: 1, saved: true},
+		"before the removal, not saved": {fail: 1},
+		"after the removal, saved":      {fail: 2, saved: true},
+		"after the removal, not saved":  {fail: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			base := blobtest.NewConditional()
+			first := open(t, base, &u)
+			if err := first.put("a"); err != nil {
+				t.Fatal(err)
+			}
+			if err := first.store.Remove(t.Context(), "a"); err == nil {
+				t.Fatal("the save has an answer")
+			}
+			if err := first.put("a"); err != nil {
+				t.Fatal(err)
+			}
+			if text, err := open(t, base, &u).read("a"); err != nil || text != parts {
+				t.Errorf("a is %q, %v", text, err)
+			}
+		})
+	}
+}
+
+// TestCommitAfterFailedRemoval: a content whose Writer was created before a removal of it failed is not lost: its
+// Commit fails.
+func TestCommitAfterFailedRemoval(t *testing.T) {
+	t.Parallel()
+	for _, fail := range []int{1, 2} {
+		u := &unsure{fail: fail, saved: true}
+		h := open(t, blobtest.NewConditional(), u)
+		u.fail += u.saves
+		if err := h.put("a"); err != nil {
+			t.Fatal(err)
+		}
+		w, err := h.store.Create(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		if _, err := io.WriteString(w, parts); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.store.Remove(t.Context(), "a"); err == nil {
+			t.Fatal("the removal succeeded")
+		}
+		if err := h.store.Commit(t.Context(), w); err != nil {
+			continue
+		}
+		if text, err := h.read("a"); err != nil || text != parts {
+			t.Errorf("save %d failed, and a is %q, %v", fail, text, err)
+		}
+	}
+}
