@@ -14,6 +14,7 @@ import (
 
 	"lockstep/destination"
 	"lockstep/destination/filename"
+	"lockstep/internal/statedir"
 )
 
 // ErrNoState reports a directory without databases of a state.
@@ -58,9 +59,18 @@ func Find(dir string) (*Place, error) {
 	return p, nil
 }
 
+// isMirrored reports whether a file or directory is one that an Aggregator has mirrored. Its name says nothing, because
+// an upstream has chosen it. It is not in the state of a mirror, into which no URI leads.
+func isMirrored(rel string) bool {
+	return strings.HasPrefix(rel, statedir.UpstreamsDir+"/") && !strings.Contains("/"+rel+"/", "/"+filename.StateDir+"/")
+}
+
 // isDatabase reports whether a file has the name of a database: of a Source, of a hub, of a mirror,
 // or of what a mirror has harvested.
 func isDatabase(rel string) bool {
+	if isMirrored(rel) {
+		return false
+	}
 	switch path.Base(rel) {
 	case "catalog.db", "hub.db", path.Base(destination.StateFile), "harvest.db", databaseName:
 		return true
@@ -99,7 +109,7 @@ func (p *Place) walk(visit func(rel string, d fs.DirEntry) error) error {
 			return fs.SkipDir
 		case d.IsDir():
 			return visit(rel, d)
-		case !d.Type().IsRegular() || !isKept(path.Base(rel)):
+		case !d.Type().IsRegular() || !isKept(rel):
 			return nil
 		}
 		return visit(rel, d)
@@ -109,12 +119,16 @@ func (p *Place) walk(visit func(rel string, d fs.DirEntry) error) error {
 // isTemporary reports whether a directory contains unfinished files only.
 func isTemporary(dir string) bool {
 	name, parent := path.Base(dir), path.Base(path.Dir(dir))
-	return (name == "tmp" || strings.HasPrefix(name, "tmp-")) && (parent == filename.StateDir || parent == "versions" || parent == "bitstreams")
+	return !isMirrored(dir) && (name == "tmp" || strings.HasPrefix(name, "tmp-")) && (parent == filename.StateDir || parent == "versions" || parent == "bitstreams")
 }
 
 // isKept reports whether a file has to be in a copy: locks and what belongs to open databases do
 // not.
-func isKept(name string) bool {
+func isKept(rel string) bool {
+	if isMirrored(rel) {
+		return true
+	}
+	name := path.Base(rel)
 	if name == "lock" || name == "lock.json" || strings.HasSuffix(name, ".new") {
 		return false
 	}

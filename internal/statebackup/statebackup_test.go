@@ -166,6 +166,41 @@ func TestMirror(t *testing.T) {
 	}
 }
 
+// TestUpstreams: the files that an Aggregator mirrors are backed up and restored whatever their names are; only in
+// the state of a mirror do names have a meaning.
+func TestUpstreams(t *testing.T) {
+	t.Parallel()
+	dir, _ := newState(t, "catalog.db")
+	mirror := filepath.Join(dir, "upstreams", "versions", "tmp")
+	kept := []string{"a/harvest.db", "a/postgres.db", "a.db-journal", "bitstreams/tmp-1/b", "catalog.db", "lock", "lock.json", "report.new", "versions/tmp/a"}
+	for _, name := range append([]string{".lockstep/lock", ".lockstep/tmp/unfinished"}, kept...) {
+		file := filepath.Join(mirror, filepath.FromSlash(name))
+		text := "not a database"
+		if strings.HasSuffix(name, "postgres.db") {
+			text = ""
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := sqlite.Open(filepath.Join(mirror, ".lockstep", "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	file, target := filepath.Join(t.TempDir(), "backup.tar.gz"), filepath.Join(t.TempDir(), "state")
+	if r, err := statebackup.Backup(t.Context(), dir, file, now); err != nil || r.Databases != 2 {
+		t.Fatalf("wrote %+v, %v", r, err)
+	}
+	if r, err := statebackup.Restore(t.Context(), file, target, now); err != nil || r.Databases != 2 {
+		t.Fatalf("restored %+v, %v", r, err)
+	}
+	want := ".lockstep/state.db\n" + strings.Join(kept, "\n") + "\n"
+	if got := tree(t, filepath.Join(target, "upstreams", "versions", "tmp")); got != want {
+		t.Errorf("restored\n%swant\n%s", got, want)
+	}
+}
+
 // TestLinks: a state that is reached by a link is found, backed up and restored; one with a link in
 // it is refused, since what that leads to would be missing.
 func TestLinks(t *testing.T) {
