@@ -1,8 +1,10 @@
 package storage_test
 
 import (
+	"database/sql"
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"lockstep/storage"
@@ -56,6 +58,51 @@ func TestOwned(t *testing.T) {
 	if err := storage.CheckFree(t.Context(), url); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestOpenOlder: a PostgreSQL database of an earlier version, which others may use, is migrated on request only, and
+// not because something is to be copied to it.
+func TestOpenOlder(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.URL(t)
+	db, err := postgres.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.Exec(`DROP TABLE hub_replay; UPDATE schema_version SET version = 1 WHERE name = 'hub'`)
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storage.Open(t.Context(), url); !errors.Is(err, postgres.ErrOlder) {
+		t.Errorf("Open = %v", err)
+	}
+	if v := hubVersion(t, url); v != 1 {
+		t.Errorf("the database was refused, and its hub schema has version %d now", v)
+	}
+	if err := storage.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	if v := hubVersion(t, url); v < 2 {
+		t.Errorf("after the migration the hub schema has version %d", v)
+	}
+}
+
+// hubVersion returns the version of the tables of a hub.
+func hubVersion(t *testing.T, url string) int {
+	t.Helper()
+	db, err := storage.OpenReader(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := db.Schemas(t.Context())
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(s storage.Schema) bool { return s.Name == "hub" })
+	return all[i].Version
 }
 
 func isOwned(err error) bool {

@@ -63,12 +63,25 @@ func frozen(ctx context.Context, d *DB) (*DB, error) {
 	return d, nil
 }
 
-// Open opens a database, brings its schema up to date, and creates it if it does not exist. It
-// takes a PostgreSQL database for this process: the error wraps a [postgres.OwnedError] if it
-// belongs to another one.
-func Open(ctx context.Context, place string) (*DB, error) {
+// Open opens a database, and creates its tables if it has none. A SQLite file is created if it does
+// not exist, and its schema is brought up to date; a PostgreSQL database with an older one is refused:
+// the error wraps [postgres.ErrOlder]. Open takes a PostgreSQL database for this process: the error
+// wraps a [postgres.OwnedError] if it belongs to another one.
+func Open(ctx context.Context, place string) (*DB, error) { return open(ctx, place, false) }
+
+// Migrate brings the schema of a database up to date. It refuses that of another process as [Open]
+// does.
+func Migrate(ctx context.Context, place string) error {
+	db, err := open(ctx, place, true)
+	if err != nil {
+		return err
+	}
+	return db.Close()
+}
+
+func open(ctx context.Context, place string, migrate bool) (*DB, error) {
 	if IsURL(place) {
-		return openOwned(ctx, place)
+		return openOwned(ctx, place, migrate)
 	}
 	db, err := sqlite.Open(place)
 	if err != nil {
@@ -95,11 +108,11 @@ func CheckFree(ctx context.Context, url string) error {
 }
 
 // openOwned opens a PostgreSQL database. That of another process is not migrated.
-func openOwned(ctx context.Context, url string) (*DB, error) {
+func openOwned(ctx context.Context, url string, migrate bool) (*DB, error) {
 	if err := CheckFree(ctx, url); err != nil {
 		return nil, err
 	}
-	db, err := postgres.Options{Migrate: true}.Open(ctx, url)
+	db, err := postgres.Options{Migrate: migrate}.Open(ctx, url)
 	if err != nil {
 		return nil, err
 	}

@@ -335,11 +335,11 @@ func Migrate(ctx context.Context, place string) (*Migrated, error) {
 	defer release()
 	m := &Migrated{Place: storage.WithoutPassword(place), Migrated: []Migration{}}
 	for _, d := range all {
-		before, err := schemas(ctx, d.place, storage.OpenReader)
+		before, err := schemas(ctx, d.place)
 		if err != nil {
 			return nil, explain(err)
 		}
-		if _, err = schemas(ctx, d.place, storage.Open); err != nil {
+		if err := storage.Migrate(ctx, d.place); err != nil {
 			return nil, explain(err)
 		}
 		for _, s := range before {
@@ -351,8 +351,8 @@ func Migrate(ctx context.Context, place string) (*Migrated, error) {
 	return m, nil
 }
 
-func schemas(ctx context.Context, place string, open func(context.Context, string) (*storage.DB, error)) ([]storage.Schema, error) {
-	db, err := open(ctx, place)
+func schemas(ctx context.Context, place string) ([]storage.Schema, error) {
+	db, err := storage.OpenReader(ctx, place)
 	if err != nil {
 		return nil, err
 	}
