@@ -31,6 +31,8 @@ type DB struct {
 	file   string // of SQLite
 	db     *sqldb.DB
 	owner  *postgres.Owner // of PostgreSQL, if it can be written
+
+	unchanged func() error // whether what was read is one state; may be nil
 }
 
 // IsURL reports whether a place is the URL of a PostgreSQL database.
@@ -53,7 +55,7 @@ func OpenReader(ctx context.Context, place string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return frozen(ctx, &DB{Engine: SQLite, file: place, db: db.DB})
+	return frozen(ctx, &DB{Engine: SQLite, file: place, db: db.DB, unchanged: db.Unchanged})
 }
 
 func frozen(ctx context.Context, d *DB) (*DB, error) {
@@ -242,8 +244,19 @@ func (p *Problem) String() string {
 }
 
 // Check reads the whole database, which nothing may change meanwhile, and returns what is wrong
-// with it: pages that are damaged, rows that cannot be read, and rows that do not fit together.
+// with it: pages that are damaged, rows that cannot be read, and rows that do not fit together. It
+// fails if the database was changed all the same.
 func (d *DB) Check(ctx context.Context) ([]Problem, error) {
+	found, err := d.check(ctx)
+	if d.unchanged != nil && (err != nil || len(found) > 0) {
+		if cerr := d.unchanged(); cerr != nil {
+			return nil, fmt.Errorf("check %s: %w", d.file, cerr)
+		}
+	}
+	return found, err
+}
+
+func (d *DB) check(ctx context.Context) ([]Problem, error) {
 	var found []Problem
 	if d.Engine == SQLite {
 		err := d.db.Each(ctx, `PRAGMA integrity_check(100)`, nil, func(rows *sql.Rows) (bool, error) {
@@ -288,6 +301,11 @@ func Copy(ctx context.Context, from, to *DB, progress func(table string, rows in
 			if !check {
 				done.Rows, done.Written, done.Removed = done.Rows+c.Rows, done.Written+c.Written, done.Removed+c.Removed
 			}
+		}
+	}
+	if from.unchanged != nil {
+		if err := from.unchanged(); err != nil {
+			return done, fmt.Errorf("copy %s: %w", from.file, err)
 		}
 	}
 	return done, nil

@@ -236,6 +236,24 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheckWhileChanged: a database that a process changes while it is examined is not reported as damaged.
+func TestCheckWhileChanged(t *testing.T) {
+	t.Parallel()
+	path := fill(t, 5)
+	r := reader(t, path)
+	raw, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = raw.Exec(`UPDATE catalog_set SET resources = 7`) // as a reader sees it that has read the resources before
+	if err := errors.Join(err, raw.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := r.Check(t.Context()); err == nil || len(found) > 0 || !strings.Contains(err.Error(), "another process changed it") {
+		t.Errorf("found %v, %v", found, err)
+	}
+}
+
 // TestDamagedPages: pages of the file that were overwritten are found.
 func TestDamagedPages(t *testing.T) {
 	t.Parallel()

@@ -42,6 +42,16 @@ type Options struct {
 // A DB is an open database.
 type DB struct {
 	*sqldb.DB
+	unchanged func() error // see Unchanged; may be nil
+}
+
+// Unchanged returns an error if another process has changed the database since it was opened by
+// [OpenReader] while no process used it: what was read may be of several states.
+func (db *DB) Unchanged() error {
+	if db.unchanged == nil {
+		return nil
+	}
+	return db.unchanged()
 }
 
 const (
@@ -103,43 +113,46 @@ func (o Options) Open(path string) (*DB, error) {
 		_ = write.Close()
 		return nil, fmt.Errorf("open database %s: %w", path, dialect{}.Explain(err))
 	}
-	return &DB{db}, nil
+	return &DB{DB: db}, nil
 }
 
 // OpenReader opens the database in the file path to read it, while another process may write
 // to it. It creates and changes nothing, and does not migrate an older schema. Writes fail.
 func OpenReader(path string) (*DB, error) {
 	abs, err := filepath.Abs(path)
+	var was fs.FileInfo
 	if err == nil {
-		_, err = os.Stat(abs)
+		was, err = os.Stat(abs)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
-	more := "_pragma=query_only(1)&mode=ro"
+	more, d := "_pragma=query_only(1)&mode=ro", readerDialect{}
 	if !hasLog(abs) {
 		more += unused
+		d.unchanged = func() error { return changed(abs, was) }
 	}
 	read, err := open(abs, fmt.Sprintf("_pragma=busy_timeout(%d)&_pragma=cache_size(-%d)&%s", busyTimeout.Milliseconds(), readerCache, more))
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
-	db, err := sqldb.New(context.Background(), read, read, dialect{}, sqldb.Options{Name: path, ReadOnly: true})
+	db, err := sqldb.New(context.Background(), read, read, d, sqldb.Options{Name: path, ReadOnly: true})
 	if err != nil {
 		_ = read.Close() // err is more important
 		if strings.Contains(err.Error(), "no such table: schema_version") {
 			err = ErrForeign
 		}
-		return nil, fmt.Errorf("open database %s: %w", path, dialect{}.Explain(err))
+		return nil, fmt.Errorf("open database %s: %w", path, d.Explain(err))
 	}
-	return &DB{db}, nil
+	return &DB{DB: db, unchanged: d.unchanged}, nil
 }
 
 // ErrForeign reports a database of another program, or one that was created just now.
 var ErrForeign = errors.New("it has no tables of lockstep")
 
 // unused is the parameter for a file that no process has open: otherwise SQLite creates an index
-// of the log, which would be ours.
+// of the log, which would be ours. SQLite does not notice if a process changes the file all the same:
+// see changed.
 const unused = "&immutable=1"
 
 // hasLog reports whether the database has a write-ahead log: a process has it open, or was killed.
@@ -148,12 +161,25 @@ func hasLog(abs string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
+var errChanged = errors.New("another process changed it while it was being read; run the command again")
+
+// changed returns an error if the file is not as it was. A process that has opened and closed the
+// database meanwhile has removed its log, after it has copied it into the file.
+func changed(abs string, was fs.FileInfo) error {
+	is, err := os.Stat(abs)
+	if err == nil && (!os.SameFile(was, is) || is.Size() != was.Size() || !is.ModTime().Equal(was.ModTime())) {
+		err = errChanged
+	}
+	return err
+}
+
 // Snapshot writes a consistent copy of the database in the file path, which other processes may
 // use, to the new file to.
 func Snapshot(ctx context.Context, path, to string) error {
 	abs, err := filepath.Abs(path)
+	var was fs.FileInfo
 	if err == nil {
-		_, err = os.Stat(abs)
+		was, err = os.Stat(abs)
 	}
 	if err == nil {
 		if to, err = filepath.Abs(to); err == nil {
@@ -167,7 +193,7 @@ func Snapshot(ctx context.Context, path, to string) error {
 	}
 	parameters := fmt.Sprintf("_pragma=busy_timeout(%d)&mode=ro", busyTimeout.Milliseconds())
 	if !hasLog(abs) {
-		if err := snapshot(ctx, abs, to, parameters+unused); err == nil && !hasLog(abs) {
+		if err := snapshot(ctx, abs, to, parameters+unused); err == nil && !hasLog(abs) && changed(abs, was) == nil {
 			return private.Narrow(to)
 		}
 		_ = os.Remove(to) // another process has opened the database meanwhile
@@ -296,6 +322,23 @@ func (dialect) Explain(err error) error {
 		return fmt.Errorf("%w: %w", err, syscall.EROFS)
 	case lib.SQLITE_NOTADB, lib.SQLITE_CORRUPT:
 		return damagedError{err}
+	}
+	return err
+}
+
+// readerDialect is dialect for a database that is only read.
+type readerDialect struct {
+	dialect
+	unchanged func() error // nil: SQLite notices changes
+}
+
+// Explain implements [sqldb.Dialect]. A file that was changed meanwhile appears to be damaged.
+func (d readerDialect) Explain(err error) error {
+	err = d.dialect.Explain(err)
+	if d.unchanged != nil && errors.Is(err, ErrDamaged) {
+		if cerr := d.unchanged(); cerr != nil {
+			return cerr
+		}
 	}
 	return err
 }

@@ -230,6 +230,63 @@ func TestOpenReader(t *testing.T) {
 	}
 }
 
+// TestChangedWhileRead: if a process opens, changes and closes a database that no process used, a reader does not
+// take that for damage.
+func TestChangedWhileRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "state.db")
+	if err := open(t, sqlite.Options{}, path).Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := sqlite.OpenReader(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := r.Unchanged(); err != nil {
+		t.Errorf("nothing was changed: %v", err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Repeat("other pages ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Unchanged(); err == nil {
+		t.Error("it is unchanged")
+	}
+	err = r.Each(t.Context(), `SELECT uri FROM catalog_resource`, nil, func(*sql.Rows) (bool, error) { return true, nil })
+	if err == nil || errors.Is(err, sqlite.ErrDamaged) || !strings.Contains(err.Error(), "another process changed it") {
+		t.Errorf("Each = %v", err)
+	}
+}
+
+// TestSnapshotWhileOpened: the copy of a database that no process used is of one state, though a process opens,
+// changes and closes it meanwhile.
+func TestSnapshotWhileOpened(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, copied := filepath.Join(dir, "state.db"), filepath.Join(dir, "copy.db")
+	tamper(t, path, `PRAGMA journal_mode=WAL; CREATE TABLE x (id INTEGER PRIMARY KEY, state INTEGER, more BLOB);
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 5000) INSERT INTO x SELECT i, 1, zeroblob(4000) FROM n`)
+	done := make(chan error, 1)
+	go func() { done <- sqlite.Snapshot(t.Context(), path, copied) }()
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		info, err := os.Stat(copied)
+		begun = err == nil && info.Size() > 0 || len(done) > 0
+	}
+	tamper(t, path, `UPDATE x SET state = 2 WHERE id < 10 OR id > 4990`)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", copied)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var states int
+	if err := db.QueryRow(`SELECT COUNT(DISTINCT state) FROM x WHERE id < 10 OR id > 4990`).Scan(&states); err != nil || states != 1 {
+		t.Errorf("the copy has rows of %d states, %v", states, err)
+	}
+}
+
 // listing returns names, sizes, times and modes of the files in a directory.
 func listing(t *testing.T, dir string) (text string) {
 	t.Helper()
