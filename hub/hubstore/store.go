@@ -172,7 +172,9 @@ type Sharer interface {
 
 	// News returns, for topics that got messages after a mark, the number of the
 	// newest one; and the mark for the next call. The first mark is 0. Hubs use it
-	// to learn of messages that others accepted. A topic may be returned again.
+	// to learn of messages that others accepted. A topic may be returned again. The
+	// next mark is below mark if the store has lost messages, as after a failover
+	// to a standby that did not have them.
 	News(ctx context.Context, mark int64) (topics map[string]int64, next int64, err error)
 
 	// Remember records the digest of a signed publication until a time by the

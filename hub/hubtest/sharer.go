@@ -275,6 +275,10 @@ func testNews(t *testing.T, open func() Shared) {
 		appendTo(t, a, message(url, "1"))
 		same(t, "news", first(news(t, b, next)), map[string]int64{url: 1})
 	}
+	_, next = news(t, b, 0)
+	if got, back, err := b.News(t.Context(), next+1); err != nil || back != next || len(got) > 0 {
+		t.Errorf("News(%d) = %v, %d, %v, want the mark %d: the store does not have that one", next+1, got, back, err, next)
+	}
 }
 
 func first[A, B any](a A, _ B) A { return a }

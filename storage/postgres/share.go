@@ -122,11 +122,16 @@ func (h *Hub) Release(ctx context.Context, owner string) error {
 // is visible, all smaller ones are, see package sqldb.
 func (h *Hub) News(ctx context.Context, mark int64) (topics map[string]int64, next int64, err error) {
 	topics, next = make(map[string]int64), mark
-	const query = `SELECT url, last, mark FROM hub_topic WHERE mark > $1`
+	const query = `SELECT url, last, mark FROM hub_topic WHERE mark > $1
+		UNION ALL SELECT '', 0, mark FROM hub_mark WHERE id = 1 AND mark < $1`
 	err = h.db.Each(ctx, query, []any{mark}, func(rows *sql.Rows) (bool, error) {
 		var url string
 		var last, at int64
 		err := rows.Scan(&url, &last, &at)
+		if url == "" {
+			next = at // and there are no others
+			return true, err
+		}
 		topics[url], next = last, max(next, at)
 		return true, err
 	})

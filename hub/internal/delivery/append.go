@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"crypto/rand"
+	"log/slog"
 	"time"
 
 	"lockstep/hub/hubstore"
@@ -11,7 +12,7 @@ import (
 	"lockstep/hub/internal/tally"
 )
 
-// An appender accepts messages.
+// An appender accepts messages, and notices if the store has lost some.
 type appender struct {
 	registry  *registry
 	store     hubstore.Store
@@ -19,6 +20,8 @@ type appender struct {
 	scheduler *scheduler
 	deliverer *deliverer
 	tally     *tally.Tally
+	progress  *progressSaver
+	log       *slog.Logger
 	now       func() time.Time
 	grain     time.Duration // the precision of ages
 	maxLog    int64         // bytes of a topic's stored messages
@@ -92,6 +95,7 @@ func (x *appender) commit(batch []*appending) {
 	for i, a := range batch {
 		messages[i] = a.message
 	}
+	step := x.registry.step.Add(1)
 	seqs, err := x.store.Append(context.Background(), messages) // the batch has many callers, none of whom may cancel it
 	entries := make([]*entry, len(batch))
 	for i := range messages {
@@ -104,7 +108,7 @@ func (x *appender) commit(batch []*appending) {
 	for i, a := range batch {
 		if a.err = err; err == nil {
 			a.seq = seqs[i]
-			x.accepted(entries[i])
+			x.accepted(entries[i], step)
 		}
 	}
 	x.deliverer.spawn()
@@ -114,9 +118,15 @@ func (x *appender) commit(batch []*appending) {
 	}
 }
 
-// accepted adds a stored message to its topic in memory.
-func (x *appender) accepted(e *entry) {
+// accepted adds a message, which was stored by an operation that began at a step, to its topic in memory.
+func (x *appender) accepted(e *entry, step int64) {
 	t := x.registry.topic(e.Topic)
+	if t.isLost(e.Seq-1, step) {
+		if err := x.rewind(context.Background(), t, e.Seq-1); err != nil {
+			x.log.Error("messages could not be compared", slog.String("topic", t.url), slog.Any("err", err))
+			x.cut(t, e.Seq-1, e.Seq-1)
+		}
+	}
 	e.log = t
 	t.row, t.bytes = true, t.bytes+int64(len(e.Body))
 	t.ages.add(e.At, e.Seq, x.grain)
@@ -130,11 +140,20 @@ func (x *appender) accepted(e *entry) {
 	x.arrived(t, e.Seq)
 }
 
-// heard records that another hub has accepted messages, up to the one numbered
-// last. The caller holds the lock of the registry.
-func (x *appender) heard(uri string, last int64) {
+// heard records that another hub has accepted messages, up to the one numbered last, as an operation
+// found that began at a step. The caller holds the lock of the registry, which is released if messages were lost.
+func (x *appender) heard(ctx context.Context, uri string, last, step int64) error {
 	t := x.registry.topic(uri)
 	t.row = true
+	x.grown(t, last)
+	if t.isLost(last, step) {
+		return x.rewind(ctx, t, last)
+	}
+	return nil
+}
+
+// grown records that another hub has accepted messages of t, up to the one numbered last, if that is new.
+func (x *appender) grown(t *topic, last int64) {
 	if last > t.last {
 		t.ages.add(x.now(), last, x.grain)
 		x.arrived(t, last)
@@ -147,7 +166,7 @@ func (x *appender) arrived(t *topic, last int64) {
 	if last <= t.last {
 		return
 	}
-	t.last = last
+	t.last, t.since = last, x.registry.step.Load()
 	for i, s := range t.idle {
 		x.scheduler.enqueue(s)
 		t.idle[i] = nil

@@ -157,16 +157,17 @@ func (d *deliverer) next(s *subscription) (*entry, error) {
 		if p.Cursor >= s.log.last {
 			return nil, nil
 		}
-		e, forgotten, err := d.logs.at(context.Background(), s.log, p.Cursor+1)
+		seq := p.Cursor + 1
+		e, forgotten, err := d.logs.at(context.Background(), s.log, seq)
 		switch {
 		case err != nil:
 			return nil, err
 		case s.stage == gone:
 			return nil, nil // ended while the store was read
+		case seq != p.Cursor+1: // moved while the store was read
 		case e == nil:
 			d.outcomes.skip(s, forgotten)
-		case e.Seq <= p.Cursor: // replayed from a later message meanwhile
-		case e.Seq > p.Cursor+1:
+		case e.Seq > seq:
 			d.outcomes.skip(s, e.Seq-1)
 		case e.Whole && s.log.whole > e.Seq: // WS-C-11: superseded
 			p.Cursor = e.Seq

@@ -12,7 +12,8 @@
 // therefore cannot be packages of their own. Each part has one job and knows only
 // the parts that it uses:
 //
-//	appender       stores messages and adds them to the logs in memory
+//	appender       stores messages and adds them to the logs in memory, and
+//	               goes back where the store has lost messages
 //	logs           reads messages, from memory or from the store
 //	scheduler      decides which delivery is made next
 //	deliverer      makes the deliveries whose turn it is
@@ -120,11 +121,11 @@ func New(s hubstore.Store, o Options) *Engine {
 	e.watcher = &watcher{registry: r, alarms: alarms, scheduler: e.scheduler, outcomes: results, deliverer: e.deliverer, now: now}
 	e.appender = newAppender(appender{
 		registry: r, store: s, logs: messages, scheduler: e.scheduler, deliverer: e.deliverer, tally: o.Tally,
-		now: now, grain: grain, maxLog: o.MaxLog,
+		progress: e.progress, log: o.Logger, now: now, grain: grain, maxLog: o.MaxLog,
 	})
 	e.loader = &loader{
 		store: s, registry: r, scheduler: e.scheduler, alarms: alarms, deliverer: e.deliverer,
-		now: now, retryMost: o.RetryMost,
+		appender: e.appender, now: now, retryMost: o.RetryMost,
 	}
 	e.Sharing = newSharing(Sharing{
 		store: s, registry: r, saver: e.saver, progress: e.progress, appender: e.appender, loader: e.loader,

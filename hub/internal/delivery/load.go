@@ -17,6 +17,7 @@ type loader struct {
 	scheduler *scheduler
 	alarms    *alarmClock
 	deliverer *deliverer
+	appender  *appender
 	now       func() time.Time
 	retryMost time.Duration
 }
@@ -46,6 +47,8 @@ func (l *loader) shards(ctx context.Context, shards []int) error {
 	return l.load(hubstore.OfShards(ctx, shards, l.store.Subscriptions, func(s *hubstore.Subscription) hubstore.Key { return s.Key }))
 }
 
+// load loads subscriptions. A position beyond the known end of a log is that of messages that another hub has accepted,
+// or that the store has lost since: the next operation shows which.
 func (l *loader) load(rows iter.Seq2[hubstore.Subscription, error]) error {
 	for row, err := range rows {
 		if err != nil {
@@ -53,7 +56,9 @@ func (l *loader) load(rows iter.Seq2[hubstore.Subscription, error]) error {
 		}
 		l.registry.mu.Lock()
 		if l.registry.find(row.Key) == nil {
-			l.start(l.registry.add(resumed(row, l.now(), l.retryMost), &l.scheduler.lanes))
+			s := l.registry.add(resumed(row, l.now(), l.retryMost), &l.scheduler.lanes)
+			l.appender.grown(s.log, s.Progress.Cursor)
+			l.start(s)
 		}
 		l.registry.mu.Unlock()
 	}

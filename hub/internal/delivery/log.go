@@ -110,7 +110,9 @@ func (c *cache) addPage(p *page) {
 	for c.pagesBytes > pagesBytes && c.pages.len() > 1 || c.pages.len() > pagesMost {
 		old := c.pages.pop()
 		c.pagesBytes -= old.size
-		old.log.pages = slices.Delete(old.log.pages, 0, 1) // the first page: all before it were older
+		if pages := old.log.pages; len(pages) > 0 && pages[0] == old { // all before it were older; it may have been dropped
+			old.log.pages = slices.Delete(pages, 0, 1)
+		}
 	}
 }
 
@@ -127,6 +129,9 @@ func (l *logs) at(ctx context.Context, t *topic, seq int64) (e *entry, forgotten
 				return p.find(seq), p.upto, nil
 			}
 		}
+		if seq > t.last {
+			return nil, 0, nil // the subscription was moved back meanwhile
+		}
 		if read := t.read; read != nil { // by another goroutine, perhaps the same page
 			l.registry.mu.Unlock()
 			<-read
@@ -141,7 +146,7 @@ func (l *logs) at(ctx context.Context, t *topic, seq int64) (e *entry, forgotten
 
 // readPage reads a part of the log of t into the cache.
 func (l *logs) readPage(ctx context.Context, t *topic, after int64) error {
-	done := make(chan struct{})
+	done, epoch := make(chan struct{}), t.epoch
 	t.read = done
 	p := &page{log: t, after: after, upto: t.last}
 	l.registry.mu.Unlock()
@@ -149,7 +154,7 @@ func (l *logs) readPage(ctx context.Context, t *topic, after int64) error {
 	l.registry.mu.Lock()
 	t.read = nil
 	close(done)
-	if err != nil {
+	if err != nil || t.epoch != epoch {
 		return err
 	}
 	for _, e := range p.entries {

@@ -3,6 +3,7 @@ package delivery
 import (
 	"net/url"
 	"sync"
+	"sync/atomic"
 
 	"lockstep/hub/hubstore"
 	"lockstep/hub/internal/address"
@@ -43,6 +44,8 @@ type topic struct {
 	url   string
 	first int64
 	last  int64
+	since int64 // step of the registry when last was found
+	epoch int   // how often messages were lost
 	bytes int64
 	row   bool // it is in the store
 	state []byte
@@ -59,6 +62,8 @@ type topic struct {
 // A registry is what the hub holds in memory: all topics, and the subscriptions
 // of its own shards.
 type registry struct {
+	step atomic.Int64 // is raised when an operation of the store begins that shows how long logs are
+
 	mu sync.Mutex // guards what follows, and what other types say it guards
 
 	open   bool              // messages and requests are accepted: from the end of loading to the end of the run
@@ -68,6 +73,8 @@ type registry struct {
 	names  map[string]int // subscriptions, by the name of the host without a port
 	count  int            // of subscriptions
 	alarms *alarmClock
+
+	changesRead int64 // number of the last message of changesTopic that was read
 }
 
 func newRegistry(alarms *alarmClock) *registry {

@@ -54,10 +54,9 @@ type Sharing struct {
 	changed map[int]map[hubstore.Key]bool // keys that other hubs have changed and that are not read yet, by shard; only listen uses it
 
 	// The lock of the registry guards what follows; the goroutine of run alone sets until.
-	until       time.Time // the claims are valid until then
-	own         [hubstore.Shards]bool
-	mark        int64 // position in Sharer.News
-	changesRead int64 // number of the last message of changesTopic that was read
+	until time.Time // the claims are valid until then
+	own   [hubstore.Shards]bool
+	mark  int64 // position in Sharer.News
 }
 
 func newSharing(x Sharing) *Sharing {
@@ -89,7 +88,7 @@ func (x *Sharing) Owned() (n int) {
 // start claims the first shards.
 func (x *Sharing) start(ctx context.Context) error {
 	if t := x.registry.topics[changesTopic]; t != nil {
-		x.changesRead = t.last
+		x.registry.changesRead = t.last
 	}
 	for {
 		ttl := x.ttl
@@ -300,7 +299,8 @@ func (x *Sharing) follow(ctx context.Context) error {
 	return x.listen(ctx)
 }
 
-// news looks up to which number each topic has messages, also of other hubs.
+// news looks up to which number each topic has messages, also of other hubs. It reads everything again after
+// an error, when another server may answer, and if the store has lost messages.
 func (x *Sharing) news(ctx context.Context) error {
 	if x.sharer == nil {
 		return nil
@@ -308,18 +308,34 @@ func (x *Sharing) news(ctx context.Context) error {
 	x.registry.mu.Lock()
 	mark := x.mark
 	x.registry.mu.Unlock()
+	step := x.registry.step.Add(1)
 	topics, next, err := x.sharer.News(ctx, mark)
+	if err == nil && next >= mark {
+		if err = x.hear(ctx, topics, next, step); err == nil {
+			return nil
+		}
+	}
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		x.registry.mu.Lock()
+		x.mark = 0
+		x.registry.mu.Unlock()
+	}
 	if err != nil {
 		return fmt.Errorf("look for news: %w", err)
 	}
+	return x.news(ctx)
+}
+
+// hear records what an operation that began at a step has found.
+func (x *Sharing) hear(ctx context.Context, topics map[string]int64, next, step int64) (err error) {
 	x.registry.mu.Lock()
+	defer x.registry.mu.Unlock()
 	x.mark = max(x.mark, next)
 	for uri, last := range topics {
-		x.appender.heard(uri, last)
+		err = errors.Join(err, x.appender.heard(ctx, uri, last, step))
 	}
 	x.deliverer.spawn()
-	x.registry.mu.Unlock()
-	return nil
+	return err
 }
 
 // notifyOwner notifies the hub that owns the shard of a change to a key that was
@@ -385,7 +401,7 @@ func (x *Sharing) listen(ctx context.Context) error {
 // listChanges adds to changed what other hubs have changed since it was called last.
 func (x *Sharing) listChanges(ctx context.Context) error {
 	x.registry.mu.Lock()
-	after, last := x.changesRead, int64(0)
+	after, last := x.registry.changesRead, int64(0)
 	if t := x.registry.topics[changesTopic]; t != nil {
 		last = t.last
 	}
@@ -404,7 +420,9 @@ func (x *Sharing) listChanges(ctx context.Context) error {
 		x.changed[k.Shard()][k] = true
 	}
 	x.registry.mu.Lock()
-	x.changesRead = max(x.changesRead, last)
+	if x.registry.changesRead == after { // else messages were lost meanwhile
+		x.registry.changesRead = last
+	}
 	x.registry.mu.Unlock()
 	return nil
 }
