@@ -67,7 +67,7 @@ func frozen(ctx context.Context, d *DB) (*DB, error) {
 
 // Open opens a database, and creates its tables if it has none. A SQLite file is created if it does
 // not exist, and its schema is brought up to date; a PostgreSQL database with an older one is refused:
-// the error wraps [postgres.ErrOlder]. Open takes a PostgreSQL database for this process: the error
+// the error wraps [postgres.ErrOlder]. One that [Copy] has not completed is opened. Open takes a PostgreSQL database for this process: the error
 // wraps a [postgres.OwnedError] if it belongs to another one.
 func Open(ctx context.Context, place string) (*DB, error) { return open(ctx, place, false) }
 
@@ -85,7 +85,7 @@ func open(ctx context.Context, place string, migrate bool) (*DB, error) {
 	if IsURL(place) {
 		return openOwned(ctx, place, migrate)
 	}
-	db, err := sqlite.Open(place)
+	db, err := sqlite.Options{Unfinished: true}.Open(place)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func openOwned(ctx context.Context, url string, migrate bool) (*DB, error) {
 	if err := CheckFree(ctx, url); err != nil {
 		return nil, err
 	}
-	db, err := postgres.Options{Migrate: migrate}.Open(ctx, url)
+	db, err := postgres.Options{Migrate: migrate, Unfinished: true}.Open(ctx, url)
 	if err != nil {
 		return nil, err
 	}
@@ -285,10 +285,21 @@ type Copied struct {
 }
 
 // Copy makes to a copy of from, of any engine, and compares both afterwards. Nothing else may
-// use them meanwhile. It writes only what differs: a copy that was interrupted continues. progress
+// use them meanwhile. It writes only what differs: a copy that was interrupted continues. Until it is
+// complete, no process uses to, nor copies it: that fails with [postgres.ErrUnfinished]. progress
 // is called with the name of each table, and the rows of it that were compared so far.
 func Copy(ctx context.Context, from, to *DB, progress func(table string, rows int64)) (Copied, error) {
 	var done Copied
+	partial, err := from.IsUnfinished(ctx)
+	if err == nil && partial {
+		err = postgres.ErrUnfinished
+	}
+	if err == nil {
+		err = sqldb.SetUnfinished(ctx, to.db, true)
+	}
+	if err != nil {
+		return done, err
+	}
 	for _, check := range []bool{false, true} {
 		for _, t := range tables.All() {
 			c, err := tables.Copy(ctx, from.db, to.db, &t, check, func(rows int64) { progress(t.Name, rows) })
@@ -308,8 +319,11 @@ func Copy(ctx context.Context, from, to *DB, progress func(table string, rows in
 			return done, fmt.Errorf("copy %s: %w", from.file, err)
 		}
 	}
-	return done, nil
+	return done, sqldb.SetUnfinished(ctx, to.db, false)
 }
+
+// IsUnfinished reports whether a [Copy] to the database was not completed.
+func (d *DB) IsUnfinished(ctx context.Context) (bool, error) { return sqldb.IsUnfinished(ctx, d.db) }
 
 // IsEmpty reports whether the database has no rows.
 func (d *DB) IsEmpty(ctx context.Context) (bool, error) {

@@ -19,7 +19,7 @@ import (
 	"lockstep/internal/private"
 	"lockstep/internal/statedir"
 	"lockstep/storage"
-	"lockstep/storage/postgres"
+	"lockstep/storage/sqlite"
 )
 
 // Errors of [Restore].
@@ -31,7 +31,8 @@ var (
 
 // Restore restores a state from the file of a backup to a directory that does not exist or is
 // empty, to the directory of a mirror that has no state, or to an empty PostgreSQL database. The
-// databases are checked first, and what is there is complete or not there at all. A Source that
+// databases are checked first. A directory is complete or not there at all. A PostgreSQL database
+// is refused by all processes until it is complete; if Restore was interrupted, it continues. A Source that
 // is restored restarts the history of its changes, so that Destinations compare everything.
 func Restore(ctx context.Context, file, place string, now time.Time) (r Result, err error) {
 	about, err := ReadAbout(file)
@@ -298,6 +299,9 @@ func (r *Result) restoreDatabase(ctx context.Context, place string, now time.Tim
 	if err := check(ctx, file, databaseName); err != nil {
 		return err
 	}
+	if err := r.markDatabase(file, now); err != nil {
+		return err
+	}
 	from, err := storage.OpenReader(ctx, file)
 	if err != nil {
 		return err
@@ -308,22 +312,23 @@ func (r *Result) restoreDatabase(ctx context.Context, place string, now time.Tim
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	empty, err := to.IsEmpty(ctx)
-	if err == nil && !empty {
+	free, err := to.IsUnfinished(ctx)
+	if err == nil && !free {
+		free, err = to.IsEmpty(ctx)
+	}
+	if err == nil && !free {
 		err = fmt.Errorf("restore to %s: %w", storage.WithoutPassword(place), ErrOccupied)
 	}
 	if err != nil {
 		return err
 	}
-	if _, err = storage.Copy(ctx, from, to, func(string, int64) {}); err != nil {
-		return err
-	}
-	return r.markDatabase(ctx, place, now)
+	_, err = storage.Copy(ctx, from, to, func(string, int64) {})
+	return err
 }
 
-// markDatabase records that a database was restored, if it is that of a Source.
-func (r *Result) markDatabase(ctx context.Context, place string, now time.Time) error {
-	db, err := postgres.Open(ctx, place)
+// markDatabase records in the file of a database that it was restored, if it is that of a Source.
+func (r *Result) markDatabase(file string, now time.Time) error {
+	db, err := sqlite.Open(file)
 	if err != nil {
 		return err
 	}

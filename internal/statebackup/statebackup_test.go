@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,7 +18,9 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/internal/statebackup"
+	"lockstep/internal/statedir"
 	"lockstep/storage"
+	"lockstep/storage/postgres"
 	"lockstep/storage/postgres/postgrestest"
 	"lockstep/storage/sqlite"
 )
@@ -309,6 +312,57 @@ func TestDatabase(t *testing.T) {
 	}
 	if n := resources(t, empty); n != 100 {
 		t.Errorf("restored %d resources", n)
+	}
+}
+
+// TestRestoreInterrupted: a PostgreSQL database to which a state was not restored completely is refused until the same
+// command has completed that; then the Source in it says that it was restored.
+func TestRestoreInterrupted(t *testing.T) {
+	t.Parallel()
+	source, target, file := postgrestest.URL(t), postgrestest.URL(t), filepath.Join(t.TempDir(), "backup.tar.gz")
+	update := func(url, statements string) {
+		t.Helper()
+		db, err := postgres.Options{Unfinished: true}.Open(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = db.Update(t.Context(), func(tx *sql.Tx) error {
+			_, err := tx.Exec(statements)
+			return err
+		})
+		if err := errors.Join(err, db.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(source, `INSERT INTO journal_document (name, value) VALUES ('source/local-id', 'x'); INSERT INTO memento_set (id, name, last_seq, resources) VALUES (1, 's', 0, 0)`)
+	if _, err := statebackup.Backup(t.Context(), source, file, now); err != nil {
+		t.Fatal(err)
+	}
+	update(target, `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no more''; END';
+		CREATE TRIGGER fail BEFORE INSERT ON memento_set FOR EACH ROW EXECUTE FUNCTION fail()`)
+	if _, err := statebackup.Restore(t.Context(), file, target, now); err == nil || !strings.Contains(err.Error(), "no more") {
+		t.Fatalf("Restore = %v", err)
+	}
+	if _, err := postgres.Open(t.Context(), target); !errors.Is(err, postgres.ErrUnfinished) {
+		t.Errorf("Open = %v", err)
+	}
+	if _, err := statebackup.Backup(t.Context(), target, file+"2", now); !errors.Is(err, postgres.ErrUnfinished) {
+		t.Errorf("Backup = %v", err)
+	}
+	update(target, `DROP TRIGGER fail ON memento_set`)
+	if _, err := statebackup.Restore(t.Context(), file, target, now); err != nil {
+		t.Fatal(err)
+	}
+	db, err := postgres.Open(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	notes := statedir.Rows{Journal: db.Journal()}
+	for _, name := range []string{"local-id", "restored.json"} {
+		if text, err := notes.Load(name); err != nil || !strings.Contains(string(text), "restored") {
+			t.Errorf("%s is %q, %v", name, text, err)
+		}
 	}
 }
 

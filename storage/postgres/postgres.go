@@ -37,6 +37,10 @@ type Options struct {
 	// processes, of the version that wrote it, may use it.
 	Migrate bool
 
+	// Unfinished also opens a database to which another one was not copied completely. Otherwise it
+	// is refused with [ErrUnfinished].
+	Unfinished bool
+
 	// ReadOnly creates and changes nothing, and reads an older schema as it is. Writes fail.
 	ReadOnly bool
 }
@@ -89,7 +93,7 @@ func (o Options) Open(ctx context.Context, url string) (*DB, error) {
 	write.SetMaxIdleConns(writers)
 	read.SetMaxIdleConns(idleReaders)
 	db.DB, err = create(ctx, write, read, sqldb.Options{
-		Clock: o.Clock, Name: db.name, Scratch: o.Scratch, Explicit: !o.Migrate, ReadOnly: o.ReadOnly, Begin: db.fence,
+		Clock: o.Clock, Name: db.name, Scratch: o.Scratch, Explicit: !o.Migrate, Unfinished: o.Unfinished, ReadOnly: o.ReadOnly, Begin: db.fence,
 	})
 	if err != nil {
 		_ = read.Close() // err is more important
@@ -107,6 +111,8 @@ var (
 	ErrOlder = sqldb.ErrOlder // the schema is that of an earlier version
 	ErrNewer = sqldb.ErrNewer // the schema is that of a later version
 	ErrEmpty = errors.New("it has no tables of lockstep")
+
+	ErrUnfinished = sqldb.ErrUnfinished // another database was not copied to it completely
 )
 
 // migrationLock is the advisory lock that a process holds during the migration.

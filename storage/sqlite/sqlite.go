@@ -37,6 +37,8 @@ type Options struct {
 	Clock func() time.Time // default: time.Now
 	Idle  time.Duration    // connections that are not used for that long are closed, and opened again when they are needed; default: they stay open
 	Cache int              // KiB of cache of the writer, and at most of each reader; default 8 MiB
+
+	Unfinished bool // also opens a database to which another one was not copied completely, instead of refusing it
 }
 
 // A DB is an open database.
@@ -107,7 +109,7 @@ func (o Options) Open(path string) (*DB, error) {
 		read.SetConnMaxIdleTime(o.Idle)
 	}
 	connect(write)
-	db, err := sqldb.New(context.Background(), write, read, dialect{}, sqldb.Options{Clock: o.Clock, Name: path, Scratch: filepath.Dir(abs), There: there(abs)})
+	db, err := sqldb.New(context.Background(), write, read, dialect{}, sqldb.Options{Clock: o.Clock, Name: path, Scratch: filepath.Dir(abs), There: there(abs), Unfinished: o.Unfinished})
 	if err != nil {
 		_ = read.Close() // err is more important
 		_ = write.Close()

@@ -56,6 +56,9 @@ type Options struct {
 	// Explicit refuses an older schema with [ErrOlder], unless the database has none.
 	Explicit bool
 
+	// Unfinished also opens a database of which a copy is not complete, see [SetUnfinished].
+	Unfinished bool
+
 	// ReadOnly reads an older schema as it is. What a later one has added cannot be read.
 	ReadOnly bool
 
@@ -100,7 +103,7 @@ func New(ctx context.Context, write, read *sql.DB, d Dialect, o Options) (*DB, e
 	if db.begin == nil {
 		db.begin = func(context.Context, *sql.Tx) error { return nil }
 	}
-	prepare := func(ctx context.Context) error { return db.migrate(ctx, o.Explicit) }
+	prepare := func(ctx context.Context) error { return db.migrate(ctx, o) }
 	if o.ReadOnly {
 		prepare = db.checkVersions
 	}

@@ -17,6 +17,32 @@ var ErrNewer = errors.New("written by a newer version of lockstep")
 // ErrOlder reports a database with an older schema, which is not migrated unless that is requested.
 var ErrOlder = errors.New("the database has to be migrated")
 
+// ErrUnfinished reports a database to which another one was not copied completely.
+var ErrUnfinished = errors.New("it is incomplete: another database is being copied to it, or that was interrupted")
+
+// unfinished is a row of schema_version that is there while another database is copied to this one. Its version
+// has no meaning.
+const unfinished = "unfinished copy"
+
+// SetUnfinished records that another database is being copied to this one, or no longer is. Until then it is
+// refused with [ErrUnfinished].
+func SetUnfinished(ctx context.Context, db *DB, is bool) error {
+	return db.Update(ctx, func(tx *sql.Tx) error {
+		statement := `DELETE FROM schema_version WHERE name = $1`
+		if is {
+			statement = `INSERT INTO schema_version (name, version) VALUES ($1, 1) ON CONFLICT (name) DO NOTHING`
+		}
+		_, err := tx.ExecContext(ctx, statement, unfinished)
+		return err
+	})
+}
+
+// IsUnfinished reports whether another database is being copied to this one, or was.
+func IsUnfinished(ctx context.Context, db *DB) (bool, error) {
+	have, err := versions(ctx, db.read)
+	return have[unfinished] > 0, err
+}
+
 // Each folder below migrations is a schema of its own, named like the folder,
 // with its own version: the number of its last file. The files are numbered
 // 0001, 0002, … and never edited after release.
@@ -32,9 +58,9 @@ const createVersions = `CREATE TABLE IF NOT EXISTS schema_version (
 	version BIGINT NOT NULL
 )`
 
-// migrate updates every schema; with explicit set only in a database that has none. It only reads
+// migrate updates every schema; with Explicit set only in a database that has none. It only reads
 // a database that is up to date.
-func (db *DB) migrate(ctx context.Context, explicit bool) error {
+func (db *DB) migrate(ctx context.Context, o Options) error {
 	schemas, err := fs.ReadDir(migrations, "migrations")
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
@@ -45,6 +71,9 @@ func (db *DB) migrate(ctx context.Context, explicit bool) error {
 	have, err := versions(ctx, db.write)
 	if err != nil {
 		return err
+	}
+	if have[unfinished] > 0 && !o.Unfinished {
+		return ErrUnfinished
 	}
 	behind := false
 	for _, s := range schemas {
@@ -57,7 +86,7 @@ func (db *DB) migrate(ctx context.Context, explicit bool) error {
 		}
 		if have[s.Name()] < len(files) {
 			behind = true
-			if explicit && len(have) > 0 {
+			if o.Explicit && len(have) > 0 {
 				return fmt.Errorf("%s schema has version %d, this program needs %d: %w", s.Name(), have[s.Name()], len(files), ErrOlder)
 			}
 		}

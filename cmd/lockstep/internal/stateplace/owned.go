@@ -90,6 +90,8 @@ func Explain(err error) error {
 	switch {
 	case errors.Is(err, postgres.ErrOlder):
 		return term.WithHint(err, "stop all processes that use it, make a backup with lockstep state backup, and run lockstep state migrate once")
+	case errors.Is(err, postgres.ErrUnfinished):
+		return term.WithHint(err, "complete it: run the same lockstep state restore again, or lockstep state copy with --continue")
 	case errors.As(err, &owned):
 		return term.WithHint(err, "wait for it to end, or stop it: its progress is kept")
 	case errors.Is(err, postgres.ErrLost):
