@@ -173,7 +173,8 @@ func (b *backup) directory(ctx context.Context) error {
 	return b.files(ctx)
 }
 
-// files writes the files that were not written yet, or have changed since.
+// files writes the files that were not written yet, or have changed since: not a content that became smaller,
+// because the rest of it may be in use by a database that was copied meanwhile.
 func (b *backup) files(ctx context.Context) error {
 	databases := map[string]bool{}
 	for _, rel := range b.place.Databases {
@@ -191,7 +192,7 @@ func (b *backup) files(ctx context.Context) error {
 			return err
 		}
 		state := fileState{info.Size(), info.ModTime()}
-		if was, ok := b.seen[rel]; ok && (d.IsDir() || was == state) {
+		if was, ok := b.seen[rel]; ok && (d.IsDir() || was == state || state.size < was.size && isContent(rel)) {
 			return nil
 		} else if !ok && !d.IsDir() {
 			b.result.Files++

@@ -122,6 +122,15 @@ func isTemporary(dir string) bool {
 	return !isMirrored(dir) && (name == "tmp" || strings.HasPrefix(name, "tmp-")) && (parent == filename.StateDir || parent == "versions" || parent == "bitstreams")
 }
 
+// isContent reports whether a file has a content whose name is its hash: of versions, or of past representations, of
+// this state or of the mirror of an upstream.
+func isContent(rel string) bool {
+	if i := strings.LastIndex("/"+rel, "/"+filename.StateDir+"/"); i >= 0 {
+		rel = rel[i+len(filename.StateDir)+1:]
+	}
+	return strings.HasPrefix(rel, "versions/") || strings.HasPrefix(rel, "bitstreams/")
+}
+
 // isKept reports whether a file has to be in a copy: locks and what belongs to open databases do
 // not.
 func isKept(rel string) bool {
