@@ -167,7 +167,9 @@ func (l *Listing) deleteGone(ctx context.Context) error {
 }
 
 // Watch scans at once and then each time due, which waits, returns, until ctx ends;
-// then it returns the cause.
+// then it returns the cause. onChange, which may be nil, is called for every scan that
+// changed the catalog, or failed: a database may have committed changes although the
+// answer was lost, and the next scan finds nothing to change.
 func (l *Origin) Watch(ctx context.Context, scan func(context.Context) (Report, error), due func(context.Context) error, onChange func(Report)) error {
 	retry := time.Duration(0)
 	for {
@@ -176,7 +178,7 @@ func (l *Origin) Watch(ctx context.Context, scan func(context.Context) (Report, 
 			return context.Cause(ctx)
 		}
 		l.Events.Emit(Event{Kind: EventScanned, Err: err, Report: r})
-		if r.Changed() && onChange != nil {
+		if (err != nil || r.Changed()) && onChange != nil {
 			onChange(r)
 		}
 		retry = min(max(2*retry, RetryFirst), RetryMost)

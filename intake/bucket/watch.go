@@ -11,9 +11,9 @@ import (
 // ctx ends; then it returns the cause. A bucket does not notify of changes: the
 // next scan finds them.
 //
-// onChange is called for every scan that changed the catalog; the next one waits
-// until it returns. Errors are passed to [Options.OnEvent], and the scan is retried
-// sooner than after a success.
+// onChange is called for every scan that changed the catalog, or failed: then it may
+// have changed more than it reports. The next one waits until it returns. Errors are
+// passed to [Options.OnEvent], and the scan is retried sooner than after a success.
 func (b *Bucket) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	var retry time.Duration // pause after the last failure
 	for {
@@ -22,7 +22,7 @@ func (b *Bucket) Watch(ctx context.Context, onChange func(intake.Report)) error 
 			return context.Cause(ctx)
 		}
 		b.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: r})
-		if r.Changed() && onChange != nil {
+		if (err != nil || r.Changed()) && onChange != nil {
 			onChange(r)
 		}
 		every := b.o.ScanInterval

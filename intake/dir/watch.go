@@ -39,9 +39,9 @@ func (d *Dir) atRest(rel string) bool {
 // Linux, where the kernel reports that no process has the file open for writing,
 // after some milliseconds.
 //
-// onChange is called for every scan that changed the catalog; the next one waits
-// until it returns. Errors are passed to [Options.OnEvent], and the scan is
-// retried. If the system provides no more watches, or a directory is at two paths
+// onChange is called for every scan that changed the catalog, or failed: then it may
+// have changed more than it reports. The next one waits until it returns. Errors are
+// passed to [Options.OnEvent], and the scan is retried. If the system provides no more watches, or a directory is at two paths
 // (a bind mount), the tree is also scanned every few seconds. A Dir can be watched
 // once at a time.
 func (d *Dir) Watch(ctx context.Context, onChange func(intake.Report)) error {
@@ -169,7 +169,7 @@ func (w *watch) scan(ctx context.Context, paths []string, all bool) {
 	if all || err != nil || r.Changed() {
 		w.d.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: r})
 	}
-	if r.Changed() && w.onChange != nil {
+	if (err != nil || r.Changed()) && w.onChange != nil {
 		w.onChange(r)
 	}
 }

@@ -326,3 +326,35 @@ func TestWatchRetry(t *testing.T) {
 	cat.full.Store(false)
 	w.settles(t)
 }
+
+// A lossyCatalog loses the answer to an Apply, as a database does if the connection to it
+// breaks during the commit.
+type lossyCatalog struct {
+	catalog.Catalog
+	lose atomic.Bool // the next one
+}
+
+func (c *lossyCatalog) Apply(ctx context.Context, set string, us []catalog.Update) (catalog.Applied, error) {
+	a, err := c.Catalog.Apply(ctx, set, us)
+	if err == nil && c.lose.Swap(false) {
+		return catalog.Applied{}, errors.New("connection reset by peer")
+	}
+	return a, err
+}
+
+// TestWatchReportsAFailure: a change is reported although the scan that applied it failed
+// and the next one finds it in the catalog.
+func TestWatchReportsAFailure(t *testing.T) {
+	t.Parallel()
+	cat := &lossyCatalog{Catalog: catalog.NewMem(nil)}
+	root := t.TempDir()
+	w := watchInto(t, root, cat, dir.Options{ScanInterval: -1})
+	cat.lose.Store(true)
+	write(t, root, "a", "text")
+	w.settles(t)
+	for end := time.Now().Add(time.Minute); w.changes.Load() == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the change was not reported, after %d scans", w.scans.Load())
+		}
+	}
+}

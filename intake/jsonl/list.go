@@ -149,8 +149,9 @@ func (j *List) Scan(ctx context.Context) (intake.Report, error) {
 
 // Watch scans at once, and again when the file has changed, until ctx ends;
 // then it returns the cause. A stream's lines are applied as they arrive. onChange is
-// called after every change to the catalog, and the next one waits until it returns.
-// Errors are reported to [Options.OnEvent].
+// called after every change to the catalog, and after a failure, which may have changed
+// more than is reported; the next change waits until it returns. Errors are reported to
+// [Options.OnEvent].
 func (j *List) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	if j.stream == nil {
 		return j.in.Watch(ctx, j.Scan, j.changed, onChange)

@@ -382,43 +382,6 @@ func TestJSONLOrder(t *testing.T) {
 
 // TestJSONLWatch sees changes, waits for the end of writing, and survives that
 // the file is away.
-func TestJSONLWatch(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "list.jsonl")
-	cat := catalog.NewMem(nil)
-	j := newJSONL(t, path, cat, jsonl.Options{ScanInterval: 10 * time.Millisecond})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	reported := make(chan intake.Report, 10)
-	done := make(chan error)
-	go func() { done <- j.Watch(ctx, func(r intake.Report) { reported <- r }) }()
-	for i, n := range []int{1, 3, 2} {
-		if i == 2 {
-			must(t, os.Remove(path))
-			time.Sleep(50 * time.Millisecond)
-		}
-		var ls []string
-		for k := range n {
-			ls = append(ls, fmt.Sprintf(`{"uri":"http://x.example/%d"}`, k))
-		}
-		list(t, path+"~", ls...)
-		must(t, os.Rename(path+"~", path))
-		select {
-		case <-reported:
-		case <-time.After(time.Minute):
-			t.Fatalf("nobody told of list %d", i)
-		}
-		if got := len(said(t, cat)); got != n {
-			t.Errorf("list %d: the catalog holds %d, want %d", i, got, n)
-		}
-	}
-	end := errors.New("enough")
-	cancel(end)
-	if err := <-done; !errors.Is(err, end) {
-		t.Errorf("Watch = %v, want the cause", err)
-	}
-}
-
 // TestJSONLStream takes in what comes while it comes.
 func TestJSONLStream(t *testing.T) {
 	t.Parallel()

@@ -80,7 +80,7 @@ func (s *lineStream) read(ctx context.Context, l *intake.Listing) <-chan streame
 }
 
 // follow applies the lines of the stream as they arrive, in order. It calls onChange,
-// which may be nil, after each batch that changed the catalog.
+// which may be nil, after each batch that changed the catalog or could not be applied.
 func (j *List) follow(ctx context.Context, l *intake.Listing, onChange func(intake.Report)) error {
 	in := j.stream.read(ctx, l)
 	tick := time.NewTicker(flushAfter)
@@ -113,14 +113,15 @@ func (j *List) follow(ctx context.Context, l *intake.Listing, onChange func(inta
 		if !end && !full {
 			continue
 		}
-		if err := l.Flush(ctx); err != nil {
-			return err
-		}
-		if now := l.Report(); onChange != nil && now.Changed() {
-			if d := now.Since(reported); d.Changed() {
+		err := l.Flush(ctx)
+		if now := l.Report(); onChange != nil && (err != nil || now.Changed()) {
+			if d := now.Since(reported); err != nil || d.Changed() {
 				onChange(d)
 			}
 			reported = now
+		}
+		if err != nil {
+			return err
 		}
 		if end {
 			return ctx.Err()

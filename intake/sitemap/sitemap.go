@@ -143,9 +143,9 @@ func (s *Sitemap) scan(ctx context.Context) (intake.Report, error) {
 }
 
 // Watch scans at once, and again every [Options.ScanInterval], until ctx ends; then
-// it returns the cause. onChange is called after every scan that changed the catalog,
-// and the next scan waits until it returns. Errors are reported to
-// [Options.OnEvent], and the scan is retried.
+// it returns the cause. onChange is called after every scan that changed the catalog, or
+// failed: then it may have changed more than it reports. The next scan waits until it
+// returns. Errors are reported to [Options.OnEvent], and the scan is retried.
 func (s *Sitemap) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	return s.in.Watch(ctx, s.Scan, s.due, onChange)
 }

@@ -235,9 +235,9 @@ func (a *Harvester) harvest(ctx context.Context, full bool) (intake.Report, erro
 
 // Watch scans at once, and again every [Options.ScanInterval], until ctx
 // ends; then it returns the cause. A feed that has ended is not requested again.
-// onChange is called for every scan that changed the catalog; the next one waits
-// until it returns. Errors are passed to [Options.OnEvent], and the scan is
-// retried.
+// onChange is called for every scan that changed the catalog, or failed: then it may
+// have changed more than it reports. The next one waits until it returns. Errors are
+// passed to [Options.OnEvent], and the scan is retried.
 func (a *Harvester) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	return a.in.Watch(ctx, a.Scan, a.due, onChange)
 }

@@ -172,9 +172,9 @@ func (h *Harvester) Harvest(ctx context.Context, s Stretch) (r intake.Report, mo
 }
 
 // Watch scans at once, and again every [Options.ScanInterval], until ctx ends; then
-// it returns the cause. onChange is called after every scan that changed the catalog,
-// and the next scan waits until it returns. Errors are reported to
-// [Options.OnEvent], and the scan is retried.
+// it returns the cause. onChange is called after every scan that changed the catalog, or
+// failed: then it may have changed more than it reports. The next scan waits until it
+// returns. Errors are reported to [Options.OnEvent], and the scan is retried.
 func (h *Harvester) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	return h.in.Watch(ctx, h.Scan, func(ctx context.Context) error {
 		if h.o.ScanInterval < 0 {

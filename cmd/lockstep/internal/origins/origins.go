@@ -39,7 +39,7 @@ type Origin interface {
 	Scan(ctx context.Context) (intake.Report, error)
 
 	// Watch does so until ctx ends, and calls onChange after each scan that
-	// changed something.
+	// changed something or failed, because then it may have.
 	Watch(ctx context.Context, onChange func(intake.Report)) error
 }
 
