@@ -213,6 +213,7 @@ type Set struct {
 	leading  bool            // a caller is carrying out calls
 	inflight map[string]bool // keys of calls not yet answered
 	report   intake.Report   // applied since the last report of Watch
+	unsure   bool            // more may have been applied since then
 
 	keys *keyLog // used only by the leading caller
 }
@@ -222,7 +223,8 @@ func (s *Set) Scan(ctx context.Context) (intake.Report, error) { return intake.R
 
 // Watch reports changes that applications made, soon after they have become
 // durable, until ctx ends; then it returns the cause. Changes made while onChange
-// runs are reported together afterwards.
+// runs are reported together afterwards. It also calls onChange after a failure that
+// may have made changes, which the Report does not count.
 func (s *Set) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	for {
 		select {
@@ -231,24 +233,26 @@ func (s *Set) Watch(ctx context.Context, onChange func(intake.Report)) error {
 		case <-s.unreported:
 		}
 		s.mu.Lock()
-		r := s.report
-		s.report = intake.Report{}
+		r, unsure := s.report, s.unsure
+		s.report, s.unsure = intake.Report{}, false
 		s.mu.Unlock()
-		if r.Changed() && onChange != nil {
+		if (unsure || r.Changed()) && onChange != nil {
 			onChange(r)
 		}
 	}
 }
 
-// applied counts the result of an Apply and notifies Watch and Options.Changed.
-func (s *Set) applied(a catalog.Applied) {
+// applied counts the result of an Apply and notifies Watch and Options.Changed; unsure
+// says that the Apply may have made changes which are not counted.
+func (s *Set) applied(a catalog.Applied, unsure bool) {
 	s.mu.Lock()
 	s.report.Created += int64(a.Created)
 	s.report.Updated += int64(a.Updated)
 	s.report.Deleted += int64(a.Deleted)
 	s.report.Unchanged += int64(a.Unchanged)
+	s.unsure = s.unsure || unsure
 	s.mu.Unlock()
-	if a.Created+a.Updated+a.Deleted == 0 {
+	if a.Created+a.Updated+a.Deleted == 0 && !unsure {
 		return
 	}
 	select {

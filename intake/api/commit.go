@@ -187,13 +187,15 @@ func (s *Set) apply(ctx context.Context, group []*call) error {
 	}
 	applied, err := s.cat.Apply(ctx, s.set, updates)
 	if err != nil {
-		// The result is unknown. The catalog's present state decides.
-		if now, e := s.cat.Status(ctx, s.set); e == nil && now.Last > before.Last {
-			s.applied(catalog.Applied{Updated: int(now.Last - before.Last)})
+		// The result is unknown. The catalog's present state decides, once it can be read.
+		now, e := s.cat.Status(ctx, s.set)
+		if e != nil {
+			now = before
 		}
+		s.applied(catalog.Applied{Updated: int(now.Last - before.Last)}, true)
 		return errors.Join(err, s.settle(ctx))
 	}
-	s.applied(applied)
+	s.applied(applied, false)
 	events, err := s.eventsAfter(ctx, before.Last)
 	if err != nil {
 		return fmt.Errorf("the changes were applied, but their results cannot be read: %w", err)
