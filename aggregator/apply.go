@@ -21,7 +21,7 @@ const (
 
 // deliver receives the changes of a batch of the Destination. The rows are looked up:
 // what the catalog gets is the present state of the mirror, whatever the batch was.
-func (u *Upstream) deliver(ctx context.Context, batch []destination.Change) error {
+func (u *Upstream) deliver(ctx context.Context, batch []destination.Change) (err error) {
 	u.applying.Lock()
 	defer u.applying.Unlock()
 	t := u.tally
@@ -33,14 +33,14 @@ func (u *Upstream) deliver(ctx context.Context, batch []destination.Change) erro
 		for i := range part {
 			touched[part[i].URI] = touch{} // delivered again after a crash, even what was created has a record
 		}
-		if err := u.apply(ctx, touched, u.tally == nil, t); err != nil {
-			return err
+		if err = u.apply(ctx, touched, u.tally == nil, t); err != nil {
+			break
 		}
 	}
-	if r := t.Report(); r.Changed() && u.tally == nil && u.changed != nil {
+	if r := t.Report(); (err != nil || r.Changed()) && u.tally == nil && u.changed != nil {
 		u.changed(r)
 	}
-	return nil
+	return err
 }
 
 // maxNamed is how many refused resources of a batch are named.

@@ -3,10 +3,12 @@ package aggregator_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/destination"
 	"lockstep/destination/journal"
+	"lockstep/intake"
 )
 
 // A site is an upstream with a Resource List, as bad as a test wants.
@@ -86,6 +89,12 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 func follow(t *testing.T, s *site, o aggregator.Options) (*aggregator.Upstream, catalog.Catalog) {
 	t.Helper()
 	cat := catalog.NewMem(nil)
+	return followInto(t, cat, s, o, nil), cat
+}
+
+// followInto republishes a site in cat until the test ends.
+func followInto(t *testing.T, cat catalog.Catalog, s *site, o aggregator.Options, onChange func(intake.Report)) *aggregator.Upstream {
+	t.Helper()
 	o.Name, o.Address, o.URI, o.BaseURL = "up", s.URL+"/capabilitylist.xml", here, here
 	u, err := aggregator.New(cat, list, o, func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
 		m := aggregator.Mirror{Store: &blob.Mem{}, Journal: &journal.Mem{}}
@@ -98,9 +107,9 @@ func follow(t *testing.T, s *site, o aggregator.Options) (*aggregator.Upstream, 
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	work.Go(func() { _ = u.Watch(ctx, nil) }) // it ends with ctx
+	work.Go(func() { _ = u.Watch(ctx, onChange) }) // it ends with ctx
 	t.Cleanup(func() { cancel(); work.Wait() })
-	return u, cat
+	return u
 }
 
 // eventually waits until a condition is true.
@@ -244,5 +253,49 @@ func TestSickUpstreamsDoNotDelayHealthyOnes(t *testing.T) {
 		eventually(t, "following", func() bool { return u.Status().State == aggregator.StateFollowing })
 		s.set(func() { s.files["b.txt"] = "b" })
 		eventually(t, "the change", func() bool { return resources(t, cat) == 2 })
+	}
+}
+
+// A lossy catalog loses the answer to an Apply, as a database does if the connection to it
+// breaks during the commit.
+type lossy struct {
+	*catalog.Mem
+	lose atomic.Bool // the next one
+}
+
+func (c *lossy) Apply(ctx context.Context, set string, us []catalog.Update) (catalog.Applied, error) {
+	a, err := c.Mem.Apply(ctx, set, us)
+	if err == nil && c.lose.Swap(false) {
+		return catalog.Applied{}, errors.New("connection reset by peer")
+	}
+	return a, err
+}
+
+// TestAFailureToApplyIsReported: a change is reported although the delivery, or the
+// comparison, that applied it failed, and the next one finds it in the catalog.
+func TestAFailureToApplyIsReported(t *testing.T) {
+	t.Parallel()
+	for _, compared := range []bool{false, true} {
+		s := newSite(t, map[string]string{"a": "text"})
+		cat := &lossy{Mem: catalog.NewMem(nil)}
+		cat.lose.Store(!compared)
+		interval := time.Duration(-1)
+		if compared {
+			interval = 5 * time.Millisecond
+		}
+		var reports atomic.Int64
+		followInto(t, cat, s, aggregator.Options{Interval: interval, FirstWait: -1, Follow: destination.FollowOptions{Poll: 20 * time.Millisecond, Pause: 10 * time.Millisecond}},
+			func(intake.Report) { reports.Add(1) })
+		if compared {
+			eventually(t, "the resource is delivered", func() bool { return reports.Load() > 0 })
+			reports.Store(0)
+			cat.lose.Store(true)
+			_, err := cat.Mem.Apply(t.Context(), list, []catalog.Update{{Record: catalog.Record{URI: here + "a"}, Deleted: true}})
+			must(t, err)
+		}
+		eventually(t, "the failure is reported", func() bool { return reports.Load() > 0 })
+		if n := resources(t, cat); n != 1 {
+			t.Errorf("compared %v: %d resources, want 1", compared, n)
+		}
 	}
 }

@@ -267,8 +267,9 @@ func (e *UpstreamError) Hint() string {
 }
 
 // Watch follows the upstream until ctx ends, and then returns the cause. It calls
-// onChange, which may be nil, after changes of the catalog. What fails is reported and
-// tried again; until then the catalog stays as it is.
+// onChange, which may be nil, after changes of the catalog, and after failures to change
+// it, which may have changed more than is reported. What fails is reported and tried
+// again; until then the catalog stays as it is.
 func (u *Upstream) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	u.mirroring.Lock()
 	defer u.mirroring.Unlock()
@@ -392,7 +393,7 @@ func (u *Upstream) compareOnce(ctx context.Context, onChange func(intake.Report)
 	if err != nil {
 		u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: r})
 	}
-	if r.Changed() && onChange != nil {
+	if (err != nil || r.Changed()) && onChange != nil {
 		onChange(r)
 	}
 	return r
