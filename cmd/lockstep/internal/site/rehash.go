@@ -48,29 +48,29 @@ func (c *fileChecks) report(set *checkedSet, d *dir.Damage) {
 	c.log.Warn("damage: the bytes of the file have changed, its size and times have not; it is listed as it is now", attrs...)
 }
 
-// once reads the files that are due, and returns whether one was found damaged since
-// the last check.
-func (c *fileChecks) once(ctx context.Context) (damage bool) {
+// once reads the files that are due, and returns whether the catalog may have changed:
+// one was found damaged since the last check, or a check failed.
+func (c *fileChecks) once(ctx context.Context) (changed bool) {
 	for _, set := range c.sets {
 		n, err := set.files.Step(ctx)
 		c.tally.Rehashed(set.name, n)
 		if err != nil && ctx.Err() == nil {
 			c.log.Warn("read files again", slog.String("set", set.name), slog.String("err", err.Error()))
 		}
-		damage = set.damaged.Swap(false) || damage
+		changed = set.damaged.Swap(false) || err != nil || changed
 	}
-	return damage
+	return changed
 }
 
-// run reads files as they fall due until ctx ends, and calls onDamage when some were
-// found damaged, so that they are published as they are now.
-func (c *fileChecks) run(ctx context.Context, onDamage func()) {
+// run reads files as they fall due until ctx ends, and calls onChange when some may have
+// been found damaged, so that they are published as they are now.
+func (c *fileChecks) run(ctx context.Context, onChange func()) {
 	if len(c.sets) == 0 {
 		return
 	}
 	for intake.Sleep(ctx, rehashEvery) == nil {
 		if c.once(ctx) {
-			onDamage()
+			onChange()
 		}
 	}
 }

@@ -141,16 +141,10 @@ func (s *Site) offerAgain(ctx context.Context, sets []*siteSet, n *sourcereport.
 			if !s.waiting(set.list) {
 				continue
 			}
-			r, err := set.origin.Scan(ctx)
-			if ctx.Err() != nil {
-				return
-			}
-			if err != nil {
+			if _, err := set.origin.Scan(ctx); err != nil && ctx.Err() == nil {
 				n.Warn(err)
 			}
-			if r.Changed() {
-				s.notify()
-			}
+			s.notify() // also after a failure, which may have changed the catalog
 		}
 	}
 }
