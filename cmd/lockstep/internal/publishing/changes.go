@@ -17,7 +17,7 @@ import (
 // the bytes it wrote, because the Change List is written from its beginning.
 const (
 	publishRate = 20e6        // bytes a second that publications write at most, ...
-	publishPace = time.Second // ... unless the pause would be longer than this, or no client or hub is notified
+	publishPace = time.Second // ... unless the pause would be longer than this, or no client or hub is notified, or a set fails
 	publishFull = time.Second // between publications of everything
 )
 
@@ -40,9 +40,13 @@ type Changes struct {
 }
 
 // Run publishes whenever changed receives a value, until ctx ends: urgent documents at
-// once, and a moment later everything, beside further urgent ones.
+// once, and a moment later everything, beside further urgent ones. A set that fails does
+// not keep changes and documents of the others waiting.
 func (c *Changes) Run(ctx context.Context, changed <-chan struct{}, n *sourcereport.Reporter) error {
 	var rest time.Time // when the pause ends
+	failed := retryTimer{Timer: time.NewTimer(0)}
+	defer failed.Stop()
+	failed.Stop()
 	all := fullPublisher{publish: c.All, later: time.NewTimer(0), ended: make(chan source.Report, 1)}
 	all.later.Stop()
 	defer all.end()
@@ -58,6 +62,8 @@ func (c *Changes) Run(ctx context.Context, changed <-chan struct{}, n *sourcerep
 				all.soon()
 			}
 			continue
+		case <-failed.C:
+			failed.due = false
 		case <-changed:
 		}
 		if intake.Sleep(ctx, max(c.Delay, time.Until(rest))) != nil {
@@ -68,23 +74,51 @@ func (c *Changes) Run(ctx context.Context, changed <-chan struct{}, n *sourcerep
 		default:
 		}
 		start := time.Now()
-		r, ok := retry(ctx, c.Urgent, n)
-		if !ok {
+		r, err := c.Urgent(ctx)
+		if ctx.Err() != nil {
 			return nil
 		}
+		failed.ended(r, err, n)
 		switch {
 		case r.Later && all.running:
 			all.again = true // it may have been past what was left
 		case r.Later:
 			all.soon()
-		case !all.running:
+		case err == nil && !all.running:
 			all.begun = start // nothing was left
 		}
 		rest = start.Add(restAfter(&r, time.Since(start)))
-		if unheard := start.Add(publishPace); !c.IsHeard() && unheard.After(rest) {
-			rest = unheard // clients that poll now and then do not notice the difference
+		if slow := start.Add(publishPace); (err != nil || !c.IsHeard()) && slow.After(rest) {
+			rest = slow // clients that poll now and then do not notice the difference; after a failure all documents are looked at
 		}
 	}
+}
+
+// A retryTimer fires when a failed publication is to be tried again.
+type retryTimer struct {
+	*time.Timer
+	wait time.Duration // of the last attempt; 0: the last publication succeeded
+	due  bool          // it has not fired yet
+}
+
+// ended reports the result of a publication. Changes do not delay an attempt that is due,
+// which will report what fails meanwhile, if it still does.
+func (t *retryTimer) ended(r source.Report, err error, n *sourcereport.Reporter) {
+	switch {
+	case err == nil:
+		t.Stop()
+		t.wait, t.due = 0, false
+		n.Published(r)
+	case !t.due:
+		t.wait, t.due = min(max(2*t.wait, publishRetryFirst), publishRetryMost), true
+		t.Reset(t.wait)
+		warn(err, t.wait, n)
+	}
+}
+
+// warn reports a failed publication.
+func warn(err error, wait time.Duration, n *sourcereport.Reporter) {
+	n.IO.Errorf("warning: %v; trying again in %s\n", err, wait)
 }
 
 // A fullPublisher publishes everything, at most once in [publishFull], in a goroutine of
@@ -141,7 +175,7 @@ func retry(ctx context.Context, publish PublishFunc, n *sourcereport.Reporter) (
 			n.Published(r)
 			return r, true
 		}
-		n.IO.Errorf("warning: %v; trying again in %s\n", err, wait)
+		warn(err, wait, n)
 		if intake.Sleep(ctx, wait) != nil {
 			return r, false
 		}

@@ -1,9 +1,12 @@
 package publishing
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -164,6 +167,84 @@ func TestChangesBesideEverything(t *testing.T) {
 		}
 		if want := 2*long + hubflags.DefaultDelay; len(all) != 2 || all[1] != want {
 			t.Errorf("everything was published at %s; want the second time at %s, after what the first had left", all, want)
+		}
+	})
+}
+
+// TestOneSetFails: while one set cannot be published, changes of the others are published
+// within a second, and everything is published as soon as without the failure. What fails
+// is tried again after a minute at most, and reported then.
+func TestOneSetFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards what follows
+		var urgent, all []time.Time
+		failing := true
+		c := &Changes{
+			Delay: hubflags.DefaultDelay, IsHeard: func() bool { return true },
+			Urgent: func(context.Context) (source.Report, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				urgent = append(urgent, time.Now())
+				if failing {
+					return source.Report{Later: true}, errors.New("publish set bad: permission denied")
+				}
+				return source.Report{}, nil
+			},
+			All: func(context.Context) (source.Report, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, time.Now())
+				return source.Report{}, nil
+			},
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var said bytes.Buffer
+		changed, done := make(chan struct{}, 1), make(chan error)
+		go func() { done <- c.Run(ctx, changed, &sourcereport.Reporter{IO: term.IO{Err: &said}, Quiet: true}) }()
+		changed <- struct{}{}
+		time.Sleep(10 * time.Minute)
+		mu.Lock()
+		for i, at := range urgent[1:] {
+			if pause := at.Sub(urgent[i]); pause > publishRetryMost+hubflags.DefaultDelay {
+				t.Errorf("attempt %d came %s after the one before it", i+1, pause)
+			}
+		}
+		if first := urgent[0]; len(urgent) < 10 || len(all) == 0 || all[0].Sub(first) > publishFull {
+			t.Errorf("%d attempts since %s, publications of everything at %s", len(urgent), first, all)
+		}
+		attempts := len(urgent)
+		mu.Unlock()
+		for range 3 {
+			made := time.Now()
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+			time.Sleep(publishPace + hubflags.DefaultDelay)
+			mu.Lock()
+			if last := urgent[len(urgent)-1]; last.Before(made) {
+				t.Errorf("a change was not published within a second, but %s before", made.Sub(last))
+			}
+			mu.Unlock()
+		}
+		if n := strings.Count(said.String(), "permission denied"); n < attempts || n > attempts+1 {
+			t.Errorf("%d attempts, and three for changes, were reported %d times", attempts, n)
+		}
+		mu.Lock()
+		failing = false
+		mu.Unlock()
+		time.Sleep(2 * publishRetryMost)
+		mu.Lock()
+		attempts = len(urgent)
+		mu.Unlock()
+		time.Sleep(time.Hour)
+		if len(urgent) != attempts {
+			t.Errorf("%d attempts after one has succeeded", len(urgent)-attempts)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }
