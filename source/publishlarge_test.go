@@ -69,6 +69,52 @@ func TestResourceListsOfLargeSetsArePaced(t *testing.T) {
 	}
 }
 
+// TestResourceListsCatchUp: a Resource List that lacks changes, because it was put off
+// when they were published, is written once it is due, without further changes and by
+// another Source as well.
+func TestResourceListsCatchUp(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name         string
+		small        int           // Options.SmallSet
+		age          time.Duration // of the list when there is a change
+		quick, later bool          // how this is published, and whether the list is reported as put off
+		wait         time.Duration
+	}{
+		{"soon after a list", 2000, time.Second, false, true, time.Second},
+		{"with what is urgent", 2000, time.Hour, true, true, 0},
+		{"large", 1000, 25 * time.Hour, true, true, 0},
+		{"large, with few changes", 1000, time.Second, false, false, 24 * time.Hour},
+	} {
+		for _, restart := range []bool{false, true} {
+			w := newWorld(t, source.Options{SmallSet: tt.small})
+			w.fill("r%05d", 1100)
+			s := w.source()
+			w.publish(s)
+			w.pass(tt.age)
+			w.put("last=1")
+			publish := w.publish
+			if tt.quick {
+				publish = w.publishChanges
+			}
+			if r := publish(s); r.Sets[0].List || r.Later != tt.later {
+				t.Errorf("%s: Publish = %+v, want no list, one later: %v", tt.name, r, tt.later)
+			}
+			if restart {
+				s = w.source()
+			}
+			w.pass(tt.wait)
+			if r := w.publish(s); !r.Sets[0].List || r.Later {
+				t.Errorf("%s, restarted %v: Publish = %+v, want a list", tt.name, restart, r)
+			}
+			w.pass(25 * time.Hour)
+			if r := w.publish(s); r.Written || r.Later {
+				t.Errorf("%s, restarted %v: Publish = %+v, want nothing left to do", tt.name, restart, r)
+			}
+		}
+	}
+}
+
 func TestUnpublishableRecordsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, source.Options{})

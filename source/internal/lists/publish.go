@@ -64,14 +64,13 @@ type Lists struct {
 	states        map[string]*state    // what is known of each set's documents
 	spent         map[string]spent     // on each set's open Change List
 	building      map[string]*Build    // Resource Lists that are being written in the background
-	putOff        map[string]bool      // sets with a Resource List that is due, although there may be no further change
 	published     map[string]bool      // sets published since New
 	patchesTidied map[string]time.Time // when each set's patches were looked through
 }
 
 // New returns lists. None is read or written yet.
 func New(o Options) *Lists {
-	return &Lists{opts: o, states: make(map[string]*state), spent: make(map[string]spent), building: make(map[string]*Build), putOff: make(map[string]bool), published: make(map[string]bool), patchesTidied: make(map[string]time.Time)}
+	return &Lists{opts: o, states: make(map[string]*state), spent: make(map[string]spent), building: make(map[string]*Build), published: make(map[string]bool), patchesTidied: make(map[string]time.Time)}
 }
 
 // A Report says what a publication of lists did.
@@ -421,24 +420,25 @@ func (s *Lists) isTiny(resources int64) bool {
 
 // listDue says whether changes call for a new Resource List, see
 // Options.SmallSet; changed says that there are changes which the Change List does
-// not have yet.
+// not have yet. A list that lacks changes, and is due later even if there are no
+// others, is reported as put off.
 func (p *publication) listDue(changed bool) bool {
 	list, n := p.state.List.taken(), p.status.Resources
 	age := p.docs.Now().Sub(list.At)
-	if p.owner.isTiny(n) {
-		behind := changed || p.status.Last > list.Seq
-		p.report.Later = behind && p.quick && age >= 0 && age < tinyPace
-		return behind && !p.report.Later
-	}
-	if n > int64(p.owner.opts.SmallSet) && int64(p.status.Last-list.Seq) >= n/listShare {
-		p.report.Later = age >= 0 && age < time.Duration(n)*largePace || p.quick
-		return !p.report.Later
-	}
-	changed = changed || p.owner.putOff[p.set.Name]
-	due := changed && (n <= int64(p.owner.opts.SmallSet) && (age < 0 || age >= time.Duration(n)*listPace) || age >= listAge)
-	if p.quick && due {
-		p.report.Later, p.owner.putOff[p.set.Name] = true, true
+	isRecent := func(pace time.Duration) bool { return age >= 0 && age < pace }
+	switch {
+	case !changed && p.status.Last <= list.Seq:
 		return false
+	case p.owner.isTiny(n):
+		p.report.Later = p.quick && isRecent(tinyPace)
+	case n <= int64(p.owner.opts.SmallSet):
+		p.report.Later = p.quick || isRecent(min(time.Duration(n)*listPace, listAge))
+	case int64(p.status.Last-list.Seq) >= n/listShare:
+		p.report.Later = p.quick || isRecent(time.Duration(n)*largePace)
+	case age < listAge:
+		return false
+	default:
+		p.report.Later = p.quick
 	}
-	return due
+	return !p.report.Later
 }

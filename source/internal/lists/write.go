@@ -154,7 +154,6 @@ func (p *publication) takeList(ctx context.Context) (err error) {
 	}
 	list.Rules, list.Archived = p.set.Rules.Mark, b.archived
 	p.next.List = list
-	delete(p.owner.putOff, p.set.Name)
 	p.report.List, p.report.Parts = true, len(list.Parts)
 	p.report.Resources = list.Resources
 	p.report.Bytes += b.bytes.Load()
