@@ -147,7 +147,8 @@ func (p *published) after(publish func(context.Context) (source.Report, error), 
 	}
 }
 
-// PublishOnce scans and publishes once.
+// PublishOnce scans and publishes once. What is put off is published once the site
+// watches.
 func (s *Site) PublishOnce(ctx context.Context, n *sourcereport.Reporter) (p Publication, err error) {
 	now := s.setup.Load()
 	if err := s.builder.names.begin(ctx, now.sets...); err != nil {
@@ -163,6 +164,9 @@ func (s *Site) PublishOnce(ctx context.Context, n *sourcereport.Reporter) (p Pub
 	s.versions.Adopt(ctx, n)
 	if p.report, err = now.publish(ctx); err != nil {
 		return p, err
+	}
+	if p.report.Later {
+		s.notify()
 	}
 	n.Remark(p.report)
 	n.Holding(p.report)
