@@ -15,8 +15,9 @@ import (
 // included, cover: every change above floor, which is 0 if that is not known,
 // and the set as it was at each of the snapshots (ME-RET-01): for every
 // Resource List and Resource Dump that is published, archived, or replaced within
-// Options.Grace the newest change it is known to cover and its at. It may wait
-// for a Publish.
+// Options.Grace the newest change it is known to cover and its at. Of Resource
+// Lists that replaced one another in quick succession this is the first: changes
+// above floor lead to the others. It may wait for a Publish.
 func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, snapshots []catalog.Mark, err error) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()

@@ -40,6 +40,7 @@ type state struct {
 	List           *listState         `json:"resource_list,omitempty"`
 	Changes        *changeState       `json:"change_list,omitempty"`
 	Retired        []document.Retired `json:"retired,omitempty"`
+	Replaced       []replacedList     `json:"replaced,omitempty"` // in order; none in states of earlier versions, of which Retired has those in parts
 }
 
 // latestList returns the newest Resource List that readers may have seen; nil if there
@@ -62,6 +63,38 @@ type listState struct {
 	Sections  []sections.Section `json:"sections,omitempty"` // what is known of Parts, in the same order; none in states of earlier versions
 	Archived  bool               `json:"past,omitempty"`     // it has a link to its archive
 	Copy      string             `json:"copy,omitempty"`     // name of a permanent copy of the entry document; empty: there is none
+}
+
+// A replacedList is a Resource List that clients may still be reading, whether it had
+// parts or not. Of lists that followed each other closely, which can be one a second, it
+// is the first: the changes after that lead to the others.
+type replacedList struct {
+	At    time.Time     `json:"at"`
+	Seq   catalog.Seq   `json:"seq"`
+	Taken document.Mark `json:"taken,omitzero"`
+	Gone  time.Time     `json:"gone"` // when the last of them was replaced
+}
+
+// replacedShare is which share of the grace period lists that are kept as one
+// replacedList may span. Two of them, one after the other, span more.
+const replacedShare = 8
+
+// replaced returns the lists that were replaced within the grace period; with the
+// published one, if that is replaced now.
+func (st *state) replaced(now time.Time, grace time.Duration, replace bool) (all []replacedList) {
+	for _, r := range st.Replaced {
+		if now.Sub(r.Gone) < grace {
+			all = append(all, r)
+		}
+	}
+	switch n := len(all); {
+	case !replace || st.List == nil:
+	case n > 1 && now.Sub(all[n-2].Gone) < grace/replacedShare:
+		all[n-1].Gone = now
+	default:
+		all = append(all, replacedList{At: st.List.At, Seq: st.List.Seq, Taken: st.List.Taken, Gone: now})
+	}
+	return all
 }
 
 // taken returns the point in history that the whole list is as of. It is later than
@@ -191,6 +224,11 @@ func (st *state) sound(set string) bool {
 			return false
 		}
 	}
+	for _, r := range st.Replaced {
+		if r.At.IsZero() || r.Seq < 0 || r.Taken.Seq < 0 {
+			return false
+		}
+	}
 	for _, c := range []*changeState{st.Changes, st.Planned} {
 		if c != nil && !c.sound(set) {
 			return false
@@ -286,13 +324,18 @@ func (s *Lists) Listed(ctx context.Context, set string) (floor catalog.Seq, snap
 		return 0, nil, false, err
 	}
 	snapshots = []catalog.Mark{{Seq: st.List.Seq, At: st.List.At}, st.List.taken()}
+	add := func(m document.Mark) {
+		if !m.At.IsZero() {
+			snapshots = append(snapshots, catalog.Mark(m))
+		}
+	}
+	for _, r := range st.replaced(s.opts.Docs.Now(), s.opts.Grace, false) {
+		add(document.Mark{Seq: r.Seq, At: r.At})
+		add(r.Taken)
+	}
 	for _, r := range st.Retired {
-		if !r.At.IsZero() {
-			snapshots = append(snapshots, catalog.Mark{Seq: r.Seq, At: r.At})
-		}
-		if !r.Taken.At.IsZero() {
-			snapshots = append(snapshots, catalog.Mark(r.Taken))
-		}
+		add(document.Mark{Seq: r.Seq, At: r.At})
+		add(r.Taken)
 	}
 	return st.Changes.After, snapshots, true, nil
 }

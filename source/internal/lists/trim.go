@@ -146,6 +146,9 @@ func (p *publication) cutoff(ctx context.Context) (time.Time, error) {
 	if p.state.List != nil {
 		lists = append(lists, p.state.List.At)
 	}
+	for _, r := range p.state.replaced(p.docs.Now(), p.owner.opts.Grace, false) {
+		lists = append(lists, r.At)
+	}
 	for _, r := range p.state.Retired {
 		if !r.At.IsZero() {
 			lists = append(lists, r.At)

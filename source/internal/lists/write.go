@@ -204,7 +204,11 @@ func (p *publication) takeChanges(ctx context.Context) error {
 // completes the state that is saved after that.
 func (p *publication) announce(ctx context.Context) error {
 	p.next.Switching, p.next.Planned, p.next.PlannedList, p.next.NewHistory = false, nil, nil, false
-	p.next.Retired = p.retire(p.docs.Now())
+	now := p.docs.Now()
+	p.next.Retired, p.next.Replaced = p.retire(now), nil // clients do not continue from a list of an earlier history
+	if !p.newHistory {
+		p.next.Replaced = p.state.replaced(now, p.owner.opts.Grace, p.list)
+	}
 	switching := *p.state
 	switching.Switching, switching.Planned, switching.NewHistory, switching.Stamp = true, p.next.Changes, p.newHistory, p.next.Stamp
 	switching.PlannedList = nil
