@@ -89,16 +89,12 @@ func (j *List) follow(ctx context.Context, l *intake.Listing, onChange func(inta
 	reported := l.Report()
 	for {
 		end, full := false, false
+		var broken error
 		select {
 		case v, ok := <-in:
-			if v.err != nil {
-				if err := l.Flush(ctx); err != nil {
-					return err
-				}
-				return v.err
-			}
-			end = !ok
-			if ok {
+			broken = v.err
+			end = !ok || broken != nil
+			if !end {
 				l.Files.Add(1)
 				said = listed.AppendRecord(said[:0], &v.update.Record)
 				v.update.Token = string(listed.AppendFingerprint(nil, said))
@@ -122,6 +118,9 @@ func (j *List) follow(ctx context.Context, l *intake.Listing, onChange func(inta
 		}
 		if err != nil {
 			return err
+		}
+		if broken != nil {
+			return broken
 		}
 		if end {
 			return ctx.Err()

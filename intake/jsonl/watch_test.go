@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,6 +71,20 @@ func TestJSONLReportsAFailure(t *testing.T) {
 		if got := said(t, cat); len(got) != 1 {
 			t.Errorf("%s: the catalog has %v", name, got)
 		}
+	}
+}
+
+// TestJSONLReportsLinesBeforeAnError: what a stream had before it could not be read any
+// further is reported.
+func TestJSONLReportsLinesBeforeAnError(t *testing.T) {
+	t.Parallel()
+	cat := catalog.NewMem(nil)
+	broken := io.MultiReader(strings.NewReader("{\"uri\":\"http://a\"}\n"), brokenReader{})
+	if r := firstReport(t, jsonl.NewStream(broken, "-", cat, set, jsonl.Options{})); r.Created != 1 {
+		t.Errorf("%s, want the resource", counts(r))
+	}
+	if _, err := jsonl.NewStream(brokenReader{}, "-", cat, set, jsonl.Options{}).Scan(t.Context()); !errors.Is(err, errBroken) {
+		t.Errorf("Scan = %v, want %v", err, errBroken)
 	}
 }
 
