@@ -48,3 +48,16 @@ func TestPublishOnceHasTheRestPublished(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedReloadHasChangesPublished: a reload ends the tasks that were about to publish
+// changes, so they are published after it, also if it has failed.
+func TestFailedReloadHasChangesPublished(t *testing.T) {
+	t.Parallel()
+	s := openTestSite(t)
+	r := &reloader{site: s, start: func(*siteSet) {}, report: &sourcereport.Reporter{IO: term.IO{Err: io.Discard}, Quiet: true}}
+	was := s.setup.Load()
+	r.restore(&plan{}, was)
+	if s.setup.Load() == was || len(s.changed) != 1 {
+		t.Errorf("%d notifications after a reload that failed, want one", len(s.changed))
+	}
+}

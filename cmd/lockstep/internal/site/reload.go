@@ -353,6 +353,7 @@ func closeSets(names []string, all map[string]*siteSet) {
 // restore opens the sets again that were closed for a plan, with the settings of the setup
 // that was in effect, and closes what was opened for the plan.
 func (r *reloader) restore(p *plan, was *setup) {
+	r.site.notify() // the tasks that have ended may have been about to publish changes
 	closeSets(p.added, p.old)
 	p.undo()
 	r.site.builder.opts.Sets = was.configs
