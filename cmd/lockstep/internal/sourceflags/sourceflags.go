@@ -155,6 +155,8 @@ func (o *Source) settleSets(args []string, by overruled) error {
 		return term.Usage(term.Usagef("--uri: %s has sets of its own", o.config), "write uri: "+o.uri+" into the set it is for")
 	case len(o.Sets) == 0 && len(args) == 0 && len(o.File.Mirrors) > 0:
 		return term.Usage(fmt.Errorf("%s has mirrors, and no sets to publish", o.config), "lockstep sync --config "+o.config+" or lockstep follow --config "+o.config+" keeps its mirrors in step; to publish a directory, too, give DIR")
+	case len(o.Sets) == 0 && len(args) == 0 && o.config != "":
+		return term.Usage(fmt.Errorf("%s has no sets to publish", o.config), "write sets: - from: dir:/srv/files, or give DIR (. for the working directory)")
 	case len(o.Sets) == 0:
 		place := "."
 		if len(args) > 0 {
