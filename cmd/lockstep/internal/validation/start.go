@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"strings"
 
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -20,35 +21,49 @@ type start struct {
 	kind string // of discover, if it is known to be foreign
 }
 
-// startsOf returns where to begin for an address: there, if it is a document and,
-// unless that is looked at alone, no answer of a repository, or at what can be
-// found from it.
-func startsOf(ctx context.Context, client *fetch.Client, open opener.Func, address string, alone bool) ([]start, error) {
+// startsOf returns where to begin for an address, and the steps that led there if it is
+// elsewhere: at the address, if it is looked at alone, or is a document and no answer of a
+// repository; otherwise at what can be found from it.
+func startsOf(ctx context.Context, client *fetch.Client, open opener.Func, address string, alone bool) ([]start, []discover.Step, error) {
 	home := discover.Home(address)
 	kind, _ := discover.Prefix(address)
+	alone = alone && home != nil && kind == ""
 	if home != nil && home.Scheme != "" && kind != discover.OAIPMH {
 		home.User = nil
 		if kind == discover.AtomPMH {
-			return []start{{home.String(), discover.AtomPMH}}, nil
+			return []start{{home.String(), discover.AtomPMH}}, nil, nil
 		}
-		if head := headOf(ctx, open, home.String()); looksLikeXML(head) && (alone || !bytes.Contains(head, []byte("<oai-pmh"))) {
-			return []start{{uri: home.String()}}, nil
+		if alone {
+			return []start{{uri: home.String()}}, nil, nil
+		}
+		if head := headOf(ctx, open, home.String()); looksLikeXML(head) && !bytes.Contains(head, []byte("<oai-pmh")) {
+			return []start{{uri: home.String()}}, nil, nil
 		}
 	}
 	found, err := discover.Find(ctx, client, address)
-	if err != nil {
-		if home == nil || home.Scheme == "" || ctx.Err() != nil {
-			return nil, err
-		}
-		// The document at a well-known URI may be too broken for discovery to
-		// use.
-		for _, wellKnown := range discover.WellKnowns(home) {
-			if looksLikeXML(headOf(ctx, open, wellKnown)) {
-				return []start{{uri: wellKnown}}, nil
-			}
-		}
-		return nil, err
+	switch {
+	case err == nil && alone: // it had no scheme
+		home.User = nil
+		home.Scheme, _, _ = strings.Cut(found.Origin, "://")
+		return []start{{uri: home.String()}}, nil, nil
+	case err == nil:
+		starts, err := startsIn(found, address)
+		return starts, found.Way, err
 	}
+	if home == nil || home.Scheme == "" || ctx.Err() != nil {
+		return nil, nil, err
+	}
+	// The document at a well-known URI may be too broken for discovery to use.
+	for _, wellKnown := range discover.WellKnowns(home) {
+		if looksLikeXML(headOf(ctx, open, wellKnown)) {
+			return []start{{uri: wellKnown}}, []discover.Step{{URI: home.String(), What: "no document; the one at the well-known URI is checked"}}, nil
+		}
+	}
+	return nil, nil, err
+}
+
+// startsIn returns where to begin in what was found from an address.
+func startsIn(found *discover.Found, address string) ([]start, error) {
 	if f := found.Foreign; f != nil {
 		return []start{{f.URI, f.Kind}}, nil
 	}

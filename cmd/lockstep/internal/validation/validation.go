@@ -58,7 +58,8 @@ func (o *Options) Sources() []string {
 
 // validation is what validate prints with --json.
 type validation struct {
-	Sources []string `json:"sources"`
+	Sources []string `json:"sources"`       // the addresses at which the validation began
+	Way     []string `json:"way,omitempty"` // the steps to them from the addresses given
 	finding.Report
 	Origin   *provenance.Report `json:"origin,omitempty"`
 	Requests int64              `json:"requests"`
@@ -83,7 +84,6 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	}
 	start := time.Now()
 	result := validation{advice: o.Advice}
-	result.Sources = o.Sources()
 	result.Findings = finding.Findings{}
 	var current atomic.Pointer[string]
 	vo := validate.Options{
@@ -110,9 +110,13 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	})
 	for _, target := range o.Targets {
 		var r *finding.Report
+		begun := len(result.Sources)
 		if r, err = validateTarget(ctx, o, vo, target, &result, origins, io); r != nil {
 			result.add(r)
 			vo.Seed = r.Seed // one for all
+		}
+		if len(result.Sources) == begun {
+			result.Sources = append(result.Sources, fetch.WithoutUser(target))
 		}
 		if err != nil {
 			break
@@ -171,14 +175,18 @@ func validateTarget(ctx context.Context, o *Options, vo validate.Options, target
 	defer func() { result.Requests += client.Requests() }()
 	open := openerOf(client)
 	vo.OnResource = origins.comparer(open)
-	starts, err := startsOf(ctx, client, open, target, o.Alone)
+	starts, way, err := startsOf(ctx, client, open, target, o.Alone)
 	if err != nil {
 		return nil, err
+	}
+	for _, step := range way {
+		result.Way = append(result.Way, step.String())
 	}
 	var all validation
 	var sources []string
 	for _, start := range starts {
 		check, uri := validate.Feed, start.uri
+		result.Sources = append(result.Sources, uri)
 		switch start.kind {
 		case discover.AtomPMH:
 		case discover.OAIPMH:
@@ -290,6 +298,9 @@ func printValidation(io term.IO, out *term.Options, v *validation, err error) er
 		tracing.Print(io, v.Origin)
 	}
 	io.Printf("  %s\n", term.Elapsed(time.Duration(v.Elapsed*float64(time.Second))))
+	for _, step := range v.Way {
+		io.Printf("  by way of %s\n", step)
+	}
 	return nil
 }
 
