@@ -61,7 +61,7 @@ The line "ready: URL" on stdout says that it accepts requests at URL/hub. Its st
 		Example: `  lockstep hub --listen 127.0.0.1:8090 --allow-private
   lockstep hub --listen :8090 --public-url https://hub.example.org/ --publish-token-file tokens
   lockstep hub --state postgres://hub@db.example.org/hub --key-file hub.key --public-url https://hub.example.org/
-  lockstep serve files --hub http://127.0.0.1:8090/`,
+  lockstep serve files --hub http://127.0.0.1:8090/ --hub-token http://127.0.0.1:8090/=publish-token`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return asService(cmd.Context(), out, io, func(ctx context.Context) error { return runHub(ctx, o, io) })
