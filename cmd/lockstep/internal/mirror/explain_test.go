@@ -2,7 +2,10 @@ package mirror
 
 import (
 	"fmt"
+	"io/fs"
 	"net"
+	"path/filepath"
+	"syscall"
 	"testing"
 
 	"lockstep/cmd/lockstep/internal/term"
@@ -17,5 +20,23 @@ func TestUnknownHost(t *testing.T) {
 	}
 	if err := Explain(&net.DNSError{Err: "server misbehaving", Name: "example.org", IsTemporary: true}, "mirror"); term.HintOf(err) != "" {
 		t.Errorf("a failing name server has the hint %q", term.HintOf(err))
+	}
+}
+
+// TestForbiddenMirror: the error about a mirror that may not be read says as which user to run;
+// other forbidden files and connections have no such hint.
+func TestForbiddenMirror(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		filepath.Join("mirror", ".lockstep", "lock"): "run this as the user to whom ./mirror belongs",
+		"list.xml": "",
+	} {
+		err := Explain(fmt.Errorf("lock mirror: %w", &fs.PathError{Op: "lstat", Path: path, Err: syscall.EACCES}), "./mirror")
+		if got := term.HintOf(err); got != want {
+			t.Errorf("%s: the hint is %q, want %q", path, got, want)
+		}
+	}
+	if hint := term.HintOf(Explain(&net.OpError{Op: "dial", Err: syscall.EACCES}, "mirror")); hint != "" {
+		t.Errorf("a forbidden connection has the hint %q", hint)
 	}
 }

@@ -171,6 +171,9 @@ func OpenState(ctx context.Context, sel *Selection, readOnly bool, c BucketClien
 		}
 		return &State{Store: store, Journal: memory, Versions: &blob.Mem{}, Close: func() {}}, nil
 	}
+	if uid := otherOwner(dest); uid >= 0 && !readOnly && log != nil {
+		log.Warn("root writes into a mirror of another user, who cannot continue it then: run this as that user", slog.String("dir", dest), slog.Int("uid", uid))
+	}
 	m, err := mirrordir.OpenWith(dest, sel.Database)
 	if err != nil {
 		return nil, explainLock(err)
@@ -383,6 +386,9 @@ func Explain(err error, dest string) error {
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 		return term.WithHint(err, "check the name of the host; if "+dns.Name+" is meant to be a file or directory, there is none here")
+	}
+	if path, forbidden := errors.AsType[*fs.PathError](err); forbidden && dest != "" && errors.Is(path, fs.ErrPermission) && strings.HasPrefix(path.Path, filepath.Clean(dest)) {
+		return term.WithHint(err, "run this as the user to whom "+dest+" belongs")
 	}
 	switch {
 	case errors.Is(err, discover.ErrNoSource):

@@ -188,12 +188,16 @@ func (o *Options) findState() (err error) {
 			return nil
 		}
 	}
+	database := filepath.Join(place, filepath.FromSlash(destination.StateFile))
 	switch { // no process runs
-	case exists(filepath.Join(place, "catalog.db")), exists(filepath.Join(place, "hub.db")), IsMirror(place):
+	case exists(filepath.Join(place, "catalog.db")), exists(filepath.Join(place, "hub.db")), exists(database):
 		o.State = place
 	case exists(own):
 		o.State = own
 	default:
+		if err := hiddenFromUs(filepath.Join(place, "catalog.db"), database, own); err != nil {
+			return term.WithHint(err, "run this as the user who runs the process, or as root")
+		}
 		return term.WithHint(fmt.Errorf("%s: there is no mirror, and no state of a service", fetch.WithoutUser(place)),
 			"give the directory of a mirror, what serve was given, a state directory (--state), or the URL of a service")
 	}
@@ -303,6 +307,17 @@ func isSocketIn(dir string) bool {
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
+}
+
+// hiddenFromUs returns why this user cannot see whether the first of the files exists of
+// which that is so; nil if there is none.
+func hiddenFromUs(files ...string) error {
+	for _, file := range files {
+		if _, err := os.Lstat(file); errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return nil
 }
 
 // token returns the admin token; "" if there is none to be read: then only a socket, and
