@@ -106,6 +106,14 @@ func (ps *Problems) Add(p Problem) {
 	ps.First = slices.Insert(ps.First, i, p)
 }
 
+// remove removes a problem that was added.
+func (ps *Problems) remove(p Problem) {
+	ps.Count--
+	if i, found := slices.BinarySearchFunc(ps.First, p, compareProblems); found {
+		ps.First = slices.Delete(ps.First, i, i+1)
+	}
+}
+
 // compareProblems orders problems by path. Those of one file are ordered by text if
 // they concern no line, followed by those of lines, by line.
 func compareProblems(a, b Problem) int {

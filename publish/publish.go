@@ -31,8 +31,8 @@ import (
 )
 
 // ErrUnreadable reports that files could not be read. They are published as they
-// were before, and all others as they are; the Report lists them.
-var ErrUnreadable = errors.New("some files could not be read and are published as they were")
+// were before, if they were, and all others as they are; the Report lists them.
+var ErrUnreadable = errors.New("some files could not be read: they are not published, or still in the last known state")
 
 // Options configures a publication. Only BaseURL is required; the defaults are
 // those of the command.

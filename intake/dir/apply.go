@@ -84,6 +84,9 @@ func (s *scan) settle(batch []catalog.Update, b *block) ([]catalog.Update, error
 			}
 		case readFailed:
 			s.Unreadable(j.rel, j.err)
+			if j.st.Private && !j.known {
+				s.Unpublished(j.rel)
+			}
 			if errors.Is(j.err, intake.ErrChanging) {
 				s.d.addAgain(j.rel)
 			}

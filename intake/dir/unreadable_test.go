@@ -55,3 +55,33 @@ func TestUnreadable(t *testing.T) {
 		}
 	})
 }
+
+// TestUnreadableIsNotPrivate: a file that could never be read is not among those that are
+// published although other users may not read them; one that was published before is.
+func TestUnreadableIsNotPrivate(t *testing.T) {
+	t.Parallel()
+	unprivileged(t, func(t *testing.T) {
+		root, err := os.MkdirTemp("", "unreadable-")
+		must(t, err)
+		must(t, os.Chmod(root, 0o755))
+		t.Cleanup(func() { readable(root); _ = os.RemoveAll(root) })
+		d := newDir(t, root, catalog.NewMem(nil), dir.Options{})
+		write(t, root, "earlier", "one")
+		scan(t, d)
+		write(t, root, "earlier", "another")
+		for _, rel := range []string{"new", "private"} {
+			write(t, root, rel, "one")
+		}
+		for rel, mode := range map[string]os.FileMode{"earlier": 0, "new": 0, "private": 0o600} {
+			must(t, os.Chmod(filepath.Join(root, rel), mode))
+		}
+		r := scan(t, d)
+		var paths []string
+		for _, p := range r.Private.First {
+			paths = append(paths, p.Path)
+		}
+		if diff := cmp.Diff([]string{"earlier", "private"}, paths); diff != "" || r.Private.Count != 2 || r.Unreadable.Count != 2 {
+			t.Errorf("%d private, %d unreadable; private (-want +got):\n%s", r.Private.Count, r.Unreadable.Count, diff)
+		}
+	})
+}

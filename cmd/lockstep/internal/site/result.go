@@ -151,7 +151,7 @@ func readable(files *intake.Problems) string {
 }
 
 // ErrUnreadable reports resources that could not be published.
-var ErrUnreadable = errors.New("some files could not be read and are published as they were")
+var ErrUnreadable = errors.New("could not be read: not published, or still in the last known state")
 
 // Unreadable returns an error if a scan could not read everything.
 func (p *Publication) Unreadable() error {
@@ -166,7 +166,11 @@ func (p *Publication) Unreadable() error {
 			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read; what was published before remains", scan.set.name, term.Count(n, kind.Part)),
 				"they are named above; see that these credentials may read them"))
 		default:
-			errs = append(errs, term.WithHint(ErrUnreadable, "they are named above; "+readable(&scan.Unreadable)))
+			what := "1 file or directory"
+			if n > 1 {
+				what = term.Thousands(n) + " files and directories"
+			}
+			errs = append(errs, term.WithHint(fmt.Errorf("%s %w", what, ErrUnreadable), "they are named above; "+readable(&scan.Unreadable)))
 		}
 	}
 	return errors.Join(errs...)
