@@ -166,11 +166,7 @@ func (p *Publication) Unreadable() error {
 			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read; what was published before remains", scan.set.name, term.Count(n, kind.Part)),
 				"they are named above; see that these credentials may read them"))
 		default:
-			what := "1 file or directory"
-			if n > 1 {
-				what = term.Thousands(n) + " files and directories"
-			}
-			errs = append(errs, term.WithHint(fmt.Errorf("%s %w", what, ErrUnreadable), "they are named above; "+readable(&scan.Unreadable)))
+			errs = append(errs, term.WithHint(fmt.Errorf("%s %w", term.Count(n, "file"), ErrUnreadable), "they are named above; "+readable(&scan.Unreadable)))
 		}
 	}
 	return errors.Join(errs...)
