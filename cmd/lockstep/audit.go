@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/auditing"
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/mirrors"
 	"lockstep/cmd/lockstep/internal/network"
@@ -44,6 +46,10 @@ compared.`,
   lockstep audit --config mirrors.yaml --content`,
 		Args: oneOrMany(many),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			err := errors.Join(many.Check(cmd.Flags(), io.LookupEnv), config.RefuseWithout(cmd.Flags(), io.LookupEnv, "origin", "sample", "seed"), config.RefuseWithout(cmd.Flags(), io.LookupEnv, "fix", "delete", "max-delete"))
+			if err != nil {
+				return err
+			}
 			if many.Are() {
 				return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: many.Config(), Roots: o.Network.Certificates}, io, exitCode, func(io term.IO, out *alert.Outcome) error {
 					return mirrors.Audit(cmd.Context(), many, o, cmd.Flags(), args, io, out)

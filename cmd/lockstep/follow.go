@@ -45,6 +45,9 @@ does nothing else: exit code 1 if one could not be ended.`,
   lockstep follow --config mirrors.yaml --listen 127.0.0.1:8090`,
 		Args: oneOrMany(many),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := many.Check(cmd.Flags(), io.LookupEnv); err != nil {
+				return err
+			}
 			if err := o.Sync.RefuseSharedConfig(); many.Are() && err != nil {
 				return err
 			}

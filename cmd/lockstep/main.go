@@ -10,10 +10,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	goio "io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 	"lockstep/cmd/lockstep/internal/auditing"
 	"lockstep/cmd/lockstep/internal/completion"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/health"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/sdnotify"
@@ -55,12 +58,14 @@ func run(args []string, io term.IO) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	io = io.Safe()
+	stdout := &observed{Writer: io.Out}
+	io.Out = stdout
 	term.ApplyFormat(io, args)
 	defer watchSignals(cancel, io)()
 
 	root := newRoot(io, signals)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), term.ErrInterrupted) && !errors.Is(err, term.ErrInterrupted) {
 		err = term.ErrInterrupted // whatever broke, it broke because of the signal
 	}
@@ -73,8 +78,41 @@ func run(args []string, io term.IO) int {
 	case errors.Is(err, sqlite.ErrDamaged):
 		err = term.WithHint(err, "bring the file back from a backup")
 	}
+	if !stdout.written.Load() {
+		printFailure(cmd, io, err)
+	}
 	term.ReportError(io, err)
 	return exitCode(err)
+}
+
+// An observed is a writer that knows whether anything was written to it.
+type observed struct {
+	goio.Writer
+	written atomic.Bool
+}
+
+func (o *observed) Write(p []byte) (int, error) {
+	o.written.Store(true)
+	return o.Writer.Write(p)
+}
+
+// printFailure prints, with --json, the result of a command that failed before it had one.
+// There is none for wrong usage, and none among the events of --events -.
+func printFailure(cmd *cobra.Command, io term.IO, err error) {
+	asked, _ := cmd.Flags().GetBool("json")      // where there is no such flag, it is false
+	events, _ := cmd.Flags().GetString("events") // or empty
+	if !asked || events == "-" || err == nil || exitCode(err) == exitUsage {
+		return
+	}
+	failure := struct {
+		State string `json:"state,omitempty"` // of status
+		Error string `json:"error"`
+		Hint  string `json:"hint,omitempty"`
+	}{Error: err.Error(), Hint: term.HintOf(err)}
+	if cmd.Name() == "status" {
+		failure.State = string(health.Failing)
+	}
+	_ = io.PrintJSON(failure) // err is what is reported
 }
 
 // watchSignals ends the command at the first SIGINT or SIGTERM: in good order

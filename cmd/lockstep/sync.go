@@ -55,6 +55,9 @@ all refused for safety, 1 if any failed.`,
   lockstep sync --config mirrors.yaml papers images`,
 		Args: oneOrMany(many),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := many.Check(cmd.Flags(), io.LookupEnv); err != nil {
+				return err
+			}
 			if many.Are() {
 				if err := o.RefuseSharedConfig(); err != nil {
 					return err

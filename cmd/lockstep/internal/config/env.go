@@ -173,6 +173,20 @@ func plainValueError(f *pflag.Flag, v string, err error) error {
 	return err
 }
 
+// RefuseWithout refuses flags that do nothing without another one. In the environment they
+// may be meant for other commands.
+func RefuseWithout(flags *pflag.FlagSet, lookup func(string) (string, bool), other string, names ...string) error {
+	if f := flags.Lookup(other); f.Value.String() != f.DefValue {
+		return nil
+	}
+	for _, name := range names {
+		if f := flags.Lookup(name); f.Changed && !FromEnvironment(name, f.Value.String(), lookup) {
+			return term.Usage(fmt.Errorf("--%s needs --%s: without it, it does nothing", name, other), "give both, or leave out --"+name)
+		}
+	}
+	return nil
+}
+
 // RefuseEmptyFlags refuses a flag whose value on the command line is empty, which
 // an unset variable of a script usually makes it: --state "" is not the default
 // state. An empty --bandwidth means no limit, an empty --base-url the default in place of the

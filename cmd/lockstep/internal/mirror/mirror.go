@@ -155,7 +155,7 @@ func OpenState(ctx context.Context, sel *Selection, readOnly bool, c BucketClien
 		return openBucketMirror(ctx, dest, place, readOnly, c)
 	}
 	if err := mirrordir.Check(dest); err != nil {
-		if _, ok := errors.AsType[*fs.PathError](err); ok {
+		if _, ok := errors.AsType[*fs.PathError](err); ok && !errors.Is(err, syscall.ENOTDIR) {
 			return nil, err
 		}
 		return nil, term.Usage(err, "")

@@ -48,6 +48,11 @@ func (f *Flags) Note(flags *pflag.FlagSet) bool {
 // Are reports whether the mirrors of a configuration file are meant.
 func (f *Flags) Are() bool { return len(f.given["config"]) > 0 }
 
+// Check refuses flags that do nothing without a configuration file.
+func (f *Flags) Check(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	return config.RefuseWithout(flags, lookup, "config", "parallel")
+}
+
 // Config returns the path of the configuration file.
 func (f *Flags) Config() string { return f.config }
 

@@ -217,8 +217,12 @@ func validateDir(ctx context.Context, o *Options, vo validate.Options, dir strin
 	base := o.BaseURL
 	if base == "" {
 		var err error
-		if base, err = opener.DirBase(dir); err != nil {
-			return nil, term.WithHint(err, "name the documents in it, or say by --base-url at which URL the directory is served")
+		if base, err = opener.DirBase(dir); err != nil && mirror.IsMirror(dir) {
+			return nil, term.Usage(fmt.Errorf("%s is a mirror, not the documents of a Source", dir), "to compare it with its Source: lockstep audit SOURCE "+dir)
+		} else if errors.Is(err, opener.ErrBase) {
+			return nil, term.Usage(err, "name the documents in it, or say by --base-url at which URL the directory is served")
+		} else if err != nil {
+			return nil, err
 		}
 	}
 	base = strings.TrimSuffix(base, "/")
@@ -252,6 +256,9 @@ func validateFile(ctx context.Context, vo validate.Options, name string) (*findi
 
 // printValidation prints the result of a validation.
 func printValidation(io term.IO, out *term.Options, v *validation, err error) error {
+	if _, usage := errors.AsType[term.UsageError](err); usage {
+		return nil
+	}
 	if out.JSON {
 		v.Error = report.ErrorText(err)
 		return io.PrintJSON(v)
