@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -57,6 +58,7 @@ func InDatabase(notes Notes, name string) State {
 // A Claim is the right of a state to publish to one place.
 type Claim struct {
 	docs  blob.Store // nil: the documents are in the state itself, which is locked
+	place string     // where they are, for people
 	owner owner
 	due   bool // the mark has to be written
 
@@ -106,7 +108,7 @@ func newClaim(ctx context.Context, docs blob.Store, place string, state State, t
 	if err != nil {
 		return nil, err
 	}
-	c := &Claim{docs: docs, notes: state.Notes, restarts: restarts, owner: owner{ID: id, Place: own, Since: time.Now().UTC().Truncate(time.Second)}}
+	c := &Claim{docs: docs, place: place, notes: state.Notes, restarts: restarts, owner: owner{ID: id, Place: own, Since: time.Now().UTC().Truncate(time.Second)}}
 	known, found, err := readOwner(ctx, docs)
 	switch {
 	case err != nil:
@@ -164,16 +166,25 @@ func (c *Claim) write(ctx context.Context) error {
 	}
 	w, err := c.docs.Create(ctx, ownerMark)
 	if err != nil {
-		return fmt.Errorf("mark the place as ours: %w", err)
+		return c.explain(err)
 	}
 	if _, err = w.Write(append(text, '\n')); err == nil {
 		err = c.docs.Commit(ctx, w)
 	}
 	if err != nil {
 		_ = w.Close() // err says more
-		return fmt.Errorf("mark the place as ours: %w", err)
+		return c.explain(err)
 	}
 	return nil
+}
+
+// explain says of which place err is that the mark could not be written there.
+func (c *Claim) explain(err error) error {
+	at := fmt.Errorf("write to %s: %w", c.place, err)
+	if errors.Is(err, fs.ErrPermission) {
+		return hinted{at, "give the user who runs this write access there, or choose another place"}
+	}
+	return at
 }
 
 func readOwner(ctx context.Context, docs blob.Store) (o owner, found bool, err error) {
