@@ -41,6 +41,7 @@ func (d *Destination) Diff(ctx context.Context, address string, from, to time.Ti
 	}
 	f := &differ{session: s, report: &out, warned: map[string]bool{}}
 	err = f.run(ctx, address, each)
+	f.settleEnd()
 	s.countWarnings()
 	out.Sets, out.Warnings, out.Failures = s.report.Sets, s.report.Warnings, s.report.Failures
 	out.Requests, _, out.Elapsed = begun.since(d.client)
@@ -87,10 +88,19 @@ func (f *differ) run(ctx context.Context, address string, each func(Difference) 
 	if incomplete {
 		return fmt.Errorf("%w: %s", ErrIncomplete, s.report.Shortfall())
 	}
-	if f.report.To.IsZero() {
-		f.report.To = time.Now().UTC().Truncate(time.Microsecond)
-	}
+	f.settleEnd()
 	return f.states.Each(ctx, each)
+}
+
+// settleEnd sets the end of the interval if it is now, by our clock or, if that is later, by
+// that of the Source from which the other instant is.
+func (f *differ) settleEnd() {
+	if !f.report.To.IsZero() {
+		return
+	}
+	if f.report.To = time.Now().UTC().Truncate(time.Microsecond); f.report.To.Before(f.report.From) {
+		f.report.To = f.report.From
+	}
 }
 
 // collect adds the state of a set at an instant; zero is now.

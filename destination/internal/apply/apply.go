@@ -85,6 +85,7 @@ func New(m Mirror, f *transfer.Fetcher, methods *bulk.Methods, r *Recorder) *App
 // first what is new and changed, then deletions if deletes says so, then what
 // needed the space that these freed.
 func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, error], replan func() iter.Seq2[plan.Action, error], deletes bool) error {
+	defer func() { p.Recorder.Report.Progress(p.Recorder.Progress) }() // the last step may not have been reported
 	err := p.run(ctx, actions)
 	if err != nil && !failure.IsFull(err) || p.broken {
 		return err
@@ -120,7 +121,6 @@ func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, er
 			return err
 		}
 	}
-	p.Recorder.Report.Progress(p.Recorder.Progress)
 	return nil
 }
 
