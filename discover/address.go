@@ -59,6 +59,9 @@ func Check(addr string) error {
 // another protocol than ResourceSync.
 func parseAddress(addr string) (address, error) {
 	kind, rest := Prefix(addr)
+	if kind != "" && strings.TrimSpace(rest) == "" {
+		return address{}, fmt.Errorf("%s: needs a URL", kind)
+	}
 	a, err := parsePlain(rest)
 	if kind != "" && err == nil && a.file != "" {
 		err = fmt.Errorf("%s: a file; it is harvested from its address on the web", fetch.Printable(addr))
@@ -113,7 +116,13 @@ func parsePlain(addr string) (address, error) {
 			return address{file: file}, nil
 		}
 		if prefix, _, ok := strings.Cut(scheme, ":"); ok {
-			return bad("prefix " + fetch.Printable(prefix) + " is not one of " + AtomPMH + " and " + OAIPMH)
+			reason := "prefix " + fetch.Printable(prefix) + " is not one of " + AtomPMH + " and " + OAIPMH
+			for _, kind := range []string{AtomPMH, OAIPMH} {
+				if strings.HasPrefix(kind, strings.ToLower(prefix)) {
+					reason += "; did you mean " + kind + ":?"
+				}
+			}
+			return bad(reason)
 		}
 		return bad("scheme " + fetch.Printable(scheme) + " is not one of http, https and file")
 	}

@@ -62,6 +62,21 @@ func TestCheckShowsNoPassword(t *testing.T) {
 	}
 }
 
+// TestCheckAPrefix: a prefix without an address, and one that is none, are reported as that.
+func TestCheckAPrefix(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"oai-pmh:":           "oai-pmh: needs a URL",
+		"atom-pmh: ":         "atom-pmh: needs a URL",
+		"oai:http://h.org/o": "oai:http://h.org/o: prefix oai is not one of atom-pmh and oai-pmh; did you mean oai-pmh:?",
+		"x:http://h.org/o":   "x:http://h.org/o: prefix x is not one of atom-pmh and oai-pmh",
+	} {
+		if err := discover.Check(addr); err == nil || err.Error() != want {
+			t.Errorf("Check(%q) = %v, want %s", addr, err, want)
+		}
+	}
+}
+
 // An address without a scheme on loopback is tried by http first.
 func TestFindByHTTPS(t *testing.T) {
 	t.Parallel()

@@ -169,7 +169,7 @@ func TestFindForeignFails(t *testing.T) {
 		{"HOST/e", site{"/.well-known/resourcesync": "", "/e": `<r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"/>`}, "HOST/e: an RSS feed"},
 		{"HOST/p", site{"/.well-known/resourcesync": "", "/p": `<html><link rel=alternate type="application/atom+xml" href="/blog">`, "/blog": blog}, "HOST/blog: a feed of news"},
 		{"HOST/p", site{"/.well-known/resourcesync": "", "/p": `<html><link rel=alternate type="application/atom+xml" href="/n">`, "/n": `<feed xmlns="http://www.w3.org/2005/Atom"><entry><link rel="alternate" href="/1"/></entry></feed>`}, "HOST/n: a feed of news"},
-		{"oai-pmh:", nil, "no address"},
+		{"oai-pmh:", nil, "needs a URL"},
 		{"atom-pmh:gopher://x/", nil, "scheme gopher"},
 	}
 	for _, tt := range tests {

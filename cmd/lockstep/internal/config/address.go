@@ -47,8 +47,10 @@ func ParseArgument(s string) (Address, error) {
 	scheme, _, ok := strings.Cut(s, ":")
 	if ok && (KindOf(scheme) != nil || strings.Contains(s, "://")) {
 		a, err := parseAddress(s)
-		if err != nil {
-			return a, term.Usage(fmt.Errorf("%s: %w", fetch.WithoutUser(s), err), term.HintOf(err))
+		if err != nil && (scheme == "http" || scheme == "https") {
+			return a, term.Usage(err, "for a Source write resourcesync:"+fetch.WithoutUser(s)+", for a Sitemap sitemap:"+fetch.WithoutUser(s))
+		} else if err != nil {
+			return a, term.Usage(err, term.HintOf(err))
 		}
 		return a, nil
 	}

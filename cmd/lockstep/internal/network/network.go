@@ -146,8 +146,15 @@ func (o *Options) client(home *url.URL, allowPrivate bool, lookup func(string) (
 	if o.Retries == 0 {
 		opts.Retries = -1 // zero asks for the default there
 	}
-	if o.Timeout <= 0 || o.Retries < 0 || o.Jobs < 0 || o.Rate < 0 {
-		return nil, term.Usagef("--timeout must be above 0; --retries, --jobs and --rate must not be below 0")
+	switch {
+	case o.Timeout <= 0:
+		return nil, term.Usagef("--timeout must be above 0")
+	case o.Retries < 0:
+		return nil, term.Usagef("--retries must not be below 0")
+	case o.Jobs < 0:
+		return nil, term.Usagef("--jobs must not be below 0")
+	case o.Rate < 0:
+		return nil, term.Usagef("--rate must not be below 0")
 	}
 	for _, h := range o.headers {
 		name, value, ok := strings.Cut(h, ":")
