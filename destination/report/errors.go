@@ -31,8 +31,9 @@ var (
 
 // A RefusedError says what was refused and how to allow it.
 type RefusedError struct {
-	Reason string
-	Hint   string
+	Reason  string
+	Hint    string
+	Consent string // flags with which the same command does it; empty: none
 }
 
 func (e *RefusedError) Error() string { return e.Reason }

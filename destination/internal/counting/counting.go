@@ -214,7 +214,10 @@ func (r *Report) Shortfall() string {
 	add(r.Failed, "failed")
 	add(r.Refused, "refused")
 	// Other failures are of documents, or of places in the mirror.
-	if other := int64(len(r.Failures)) - r.Failed - r.Refused; other > 0 || len(parts) == 0 {
+	switch other := int64(len(r.Failures)) - r.Failed - r.Refused; {
+	case other == 1 && len(parts) == 0:
+		return r.Failures[0].URI + " could not be read or written"
+	case other > 0 || len(parts) == 0:
 		add(max(other, 1), "could not be read or written")
 	}
 	return strings.Join(parts, ", ")

@@ -116,3 +116,17 @@ func TestAddSetStatesTheResultOfOneSet(t *testing.T) {
 		}
 	}
 }
+
+// TestShortfallNamesTheOnlyDocument: where one document is all that is missing, it is named.
+func TestShortfallNamesTheOnlyDocument(t *testing.T) {
+	t.Parallel()
+	var r counting.Report
+	r.FailDocument("http://a/list.xml", errFails)
+	if got, want := r.Shortfall(), "http://a/list.xml could not be read or written"; got != want {
+		t.Errorf("Shortfall = %q, want %q", got, want)
+	}
+	r.FailDocument("http://a/other.xml", errFails)
+	if got, want := r.Shortfall(), "2 could not be read or written"; got != want {
+		t.Errorf("Shortfall = %q, want %q", got, want)
+	}
+}

@@ -5,6 +5,7 @@ package proof
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -39,6 +40,10 @@ func (m Mirror) ofDocuments(st *saved.Set) []report.Unproven {
 		all = append(all, report.Unproven{Set: fetch.Printable(st.URI), Reason: fetch.Printable("set " + st.Name + ": " + reason), Command: command, Needs: needs})
 	}
 	baseline := m.command("--baseline")
+	if st.Foreign != nil && st.Partial && !st.Unselected && st.Watermark.IsZero() {
+		add("nothing of it could be read", "it can be read", m.command())
+		return all
+	}
 	if st.Foreign != nil && st.Partial && !st.Unselected {
 		add("not all of it could be read, and records that only the rest names may be missing", "all of it can be read", baseline)
 		return all
@@ -91,7 +96,7 @@ func (m Mirror) Settle(r *report.Report, err error, past bool) {
 		return
 	}
 	if !r.Complete && err != nil {
-		r.Unproven = append([]report.Unproven{report.NewUnprovenFailure(err, m.command())}, r.Unproven...)
+		r.Unproven = append([]report.Unproven{m.ofFailure(err)}, r.Unproven...)
 	}
 	r.Unproven = append(r.Unproven, m.ofWithdrawn(r.Withdrawn)...)
 	r.Complete = r.Complete && len(r.Unproven) == 0
@@ -101,9 +106,19 @@ func (m Mirror) Settle(r *report.Report, err error, past bool) {
 // and the sets that the Source has withdrawn.
 func (m Mirror) SettleAudit(r *report.AuditReport, err error) {
 	if err != nil {
-		r.Unproven = append(r.Unproven, report.NewUnprovenFailure(err, m.command()))
+		r.Unproven = append(r.Unproven, m.ofFailure(err))
 	}
 	r.Unproven = append(r.Unproven, m.ofWithdrawn(r.Withdrawn)...)
+}
+
+// ofFailure returns what the error of a run leaves open. The same command closes it; if it was
+// refused, with the flags that consent.
+func (m Mirror) ofFailure(err error) report.Unproven {
+	u := report.NewUnprovenFailure(err, m.command())
+	if r, refused := errors.AsType[*report.RefusedError](err); refused && r.Consent != "" {
+		u.Command, u.Needs = m.command(r.Consent), "what was refused is intended"
+	}
+	return u
 }
 
 // ofWithdrawn returns what withdrawn sets leave open.

@@ -43,7 +43,10 @@ func TestReasonsNameWhatIsOpenAndItsRemedy(t *testing.T) {
 		{"no at", set(func(st *saved.Set) { st.Doubts.NoAt = true }), "does not say as of when it is", ""},
 		{"pending deletions", set(func(st *saved.Set) { st.Pending = 2 }), "2 deletions that it notified", "lockstep sync http://a.example/ 'my copy'"},
 		{"not selected", set(func(st *saved.Set) { st.Unselected, st.Doubts.NoAt = true, true }), "", ""},
-		{"harvested in part", set(func(st *saved.Set) { st.Foreign, st.Partial = &discover.Foreign{}, true }), "not all of it could be read", baseline},
+		{"harvested in part", set(func(st *saved.Set) {
+			st.Foreign, st.Partial, st.Watermark = &discover.Foreign{}, true, time.Unix(0, 0)
+		}), "not all of it could be read", baseline},
+		{"nothing harvested", set(func(st *saved.Set) { st.Foreign, st.Partial = &discover.Foreign{}, true }), "nothing of it could be read", "lockstep sync http://a.example/ 'my copy'"},
 		{"harvested", set(func(st *saved.Set) { st.Foreign, st.Doubts.NoAt = &discover.Foreign{}, true }), "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -104,6 +107,18 @@ func TestSettleNeedsEverySetAndNoReason(t *testing.T) {
 		}
 		if failed := slices.ContainsFunc(r.Unproven, func(u report.Unproven) bool { return u.IsFailure() }); failed != (tt.err != nil && !tt.past) {
 			t.Errorf("%s: a reason is the failure: %t", tt.name, failed)
+		}
+	}
+}
+
+// TestWhatWasRefusedNeedsConsent: the command that closes a refusal has the flags that consent.
+func TestWhatWasRefusedNeedsConsent(t *testing.T) {
+	t.Parallel()
+	for consent, want := range map[string]string{"": "lockstep sync http://a.example/ 'my copy'", "--max-delete 60": "lockstep sync http://a.example/ 'my copy' --max-delete 60"} {
+		var r report.Report
+		mirror.Settle(&r, &report.RefusedError{Reason: "would delete 60%", Consent: consent}, false)
+		if len(r.Unproven) != 1 || r.Unproven[0].Command != want || !r.Unproven[0].IsFailure() {
+			t.Errorf("with the consent %q: %+v", consent, r.Unproven)
 		}
 	}
 }

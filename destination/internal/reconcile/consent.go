@@ -58,14 +58,15 @@ func (c *Settings) guard(set string, deleted, total, unselected int64, empties b
 		percent = (deleted*100 + total - 1) / total
 	}
 	why := ""
-	hint := fmt.Sprintf("if that is right, run again with --max-delete %d", min(max(percent, 1), 100))
+	consent := fmt.Sprintf("--max-delete %d", min(max(percent, 1), 100))
+	hint := "if that is right, run again with " + consent
 	if unselected > 0 {
 		why = fmt.Sprintf("; of these %d because the selection shrank", unselected)
 		hint += "; to keep what is not selected any more, with --delete keep"
 	}
 	return &report.RefusedError{
 		Reason: fmt.Sprintf("set %s: would delete %d%% of the mirror (%d of %d resources%s)", set, percent, deleted, total, why),
-		Hint:   hint,
+		Hint:   hint, Consent: consent,
 	}
 }
 
@@ -81,6 +82,6 @@ func number(n int64) string {
 func WentBack(set, how string) error {
 	return &report.RefusedError{
 		Reason: fmt.Sprintf("set %s: the Source went back in time: %s; the newer copies were kept", set, how),
-		Hint:   "if the mirror is to go back too, run again with --baseline",
+		Hint:   "if the mirror is to go back too, run again with --baseline", Consent: "--baseline",
 	}
 }

@@ -53,6 +53,9 @@ func PrintSync(ctx context.Context, io term.IO, out *term.Options, d *destinatio
 	if r.Mode == destination.ModeNone && r.Created+r.Updated+r.Deleted > 0 {
 		how = "no changes at the Source"
 	}
+	if r.Mode == destination.ModeBaseline && err != nil && !begun && r.Unchanged == 0 && len(r.Failures) > 0 {
+		how = "nothing could be read"
+	}
 	if how != "" {
 		io.Printf("; %s", how)
 	}
@@ -224,7 +227,7 @@ func waysText(by *destination.By) string {
 		what string
 	}{
 		{by.Package, "out of packages"},
-		{by.OnDemand, "out of packages made for us"},
+		{by.OnDemand, "out of packages on demand"},
 		{by.Patch, "by patches"},
 		{by.Mirror, "from other addresses"},
 		{by.Memento, "from mementos"},
