@@ -37,7 +37,7 @@ func TestStrangerDuringRun(t *testing.T) {
 				return false
 			})
 			rep, err := m.sync()
-			if err == nil || rep.Failed != 1 || !strings.Contains(fmt.Sprint(rep.Failures), "not from here and was left alone") {
+			if err == nil || rep.Failed != 1 || !strings.Contains(fmt.Sprint(rep.Failures), "which sync did not create and was left alone") {
 				t.Errorf("the run reports %v: %d failures: %v", err, rep.Failed, rep.Failures)
 			}
 			if b, err := os.ReadFile(theirs); string(b) != "not from here" || err != nil {

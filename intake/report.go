@@ -31,9 +31,16 @@ func (e *EmptyError) Error() string {
 	case e.Gone > 0:
 		return fmt.Sprintf("%s no longer lists %d of the %d resources in the catalog", e.Root, e.Gone, e.Resources)
 	case e.Listing:
-		return fmt.Sprintf("%s lists nothing to publish, but the catalog holds %d resources", e.Root, e.Resources)
+		return fmt.Sprintf("%s lists nothing to publish, but the catalog has %s", e.Root, resources(e.Resources))
 	}
-	return fmt.Sprintf("%s has no files to publish, but the catalog holds %d resources", e.Root, e.Resources)
+	return fmt.Sprintf("%s has no files to publish, but the catalog has %s", e.Root, resources(e.Resources))
+}
+
+func resources(n int64) string {
+	if n == 1 {
+		return "1 resource"
+	}
+	return fmt.Sprintf("%d resources", n)
 }
 
 // Is reports whether target is [ErrEmpty].

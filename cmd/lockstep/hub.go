@@ -57,7 +57,8 @@ refused unless --allow-private. Publishing requires a token, which is created at
 the first start, or is in --publish-token-file; with --publish-open it requires
 none. --publish-prefix limits the topics.
 
-The line "ready: URL" on stdout says that it accepts requests at URL/hub. Its status page is /-/hub on the admin socket, or with the admin token.`,
+The line "ready: URL" on stdout says that it accepts requests at URL/hub. Its status
+page is /-/hub on the admin socket, or with the admin token.`,
 		Example: `  lockstep hub --listen 127.0.0.1:8090 --allow-private
   lockstep hub --listen :8090 --public-url https://hub.example.org/ --publish-token-file tokens
   lockstep hub --state postgres://hub@db.example.org/hub --key-file hub.key --public-url https://hub.example.org/

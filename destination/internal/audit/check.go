@@ -129,7 +129,7 @@ func (x *examination) whyMissing(ctx context.Context, act *plan.Action) string {
 			return fmt.Sprintf("a file that sync did not make is in its place (%q)", path)
 		}
 	}
-	return "it was never fetched, or is owed"
+	return "it was never fetched, or is pending"
 }
 
 func whyExtra(act *plan.Action) string {

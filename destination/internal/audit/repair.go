@@ -14,7 +14,7 @@ import (
 func (a *Audit) CheckRepair(all []*sets.State, dest, selection string) error {
 	if a.Plain {
 		return &report.RefusedError{
-			Reason: fmt.Sprintf("%s is no mirror of ours: there is nothing to mend it by", fetch.Printable(dest)),
+			Reason: fmt.Sprintf("%s is no mirror of ours: there is nothing to repair it by", fetch.Printable(dest)),
 			Hint:   "make it one with sync --adopt, which takes over the files that are right",
 		}
 	}

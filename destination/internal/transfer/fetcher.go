@@ -202,7 +202,7 @@ func (f *Fetcher) taken(ctx context.Context, a *plan.Action, err error, get func
 		}
 	}
 	if !f.Adopt && !f.OwnFiles {
-		return Outcome{Action: a, Err: fmt.Errorf("%w, which is not from here and was left alone; --adopt takes over what is right", err)}
+		return Outcome{Action: a, Err: fmt.Errorf("%w, which sync did not create and was left alone; --adopt takes over what is right", err)}
 	}
 	if len(a.Hashes) == 0 && f.OwnFiles {
 		return f.compareTaken(ctx, a, taken, get)
@@ -215,7 +215,7 @@ func (f *Fetcher) taken(ctx context.Context, a *plan.Action, err error, get func
 		return Outcome{Action: a, Err: fmt.Errorf("%w: %w", err, herr)}
 	}
 	if _, verr := content.Verify(a.Description(), length, got); verr != nil {
-		return Outcome{Action: a, Err: fmt.Errorf("%w, which is not from here and was left alone: %w; --adopt --replace replaces it", err, verr)}
+		return Outcome{Action: a, Err: fmt.Errorf("%w, which sync did not create and was left alone: %w; --adopt --replace replaces it", err, verr)}
 	}
 	f.Names.Take(a.URI, taken.Path)
 	h := plan.NewHeld(a, f.Set, taken.Path)

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	goio "io"
+	"io/fs"
 	"iter"
+	"os"
 	"strings"
 	"time"
 
@@ -97,6 +99,9 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	}
 	if err := o.CheckSource(false); err != nil {
 		return err
+	}
+	if _, err := os.Stat(o.Dest); errors.Is(err, fs.ErrNotExist) && !mirror.IsBucket(o.Dest) {
+		return term.Usage(fmt.Errorf("%s does not exist", o.Dest), "give the directory of the mirror; lockstep sync SOURCE DEST makes one")
 	}
 	do.Logger = o.Out.Logger(io)
 	findings, err := openFindings(o.Report, o.Format, io)
@@ -284,7 +289,7 @@ func (a *result) print(io term.IO, out *term.Options) error {
 		if m.Failed > 0 {
 			text += ", " + term.Thousands(m.Failed) + " failed"
 		}
-		io.Printf("  mended: %s\n", text)
+		io.Printf("  repaired: %s\n", text)
 	}
 	io.Printf("  %s, %s\n", term.Count(r.Requests, "request"), term.Elapsed(time.Duration(r.Elapsed*float64(time.Second))))
 	return nil
@@ -339,7 +344,7 @@ func found(r destination.AuditReport) string {
 // Differences returns as text what still differs.
 func Differences(r destination.AuditReport) string {
 	if m := r.Mended; m != nil && m.Failed > 0 {
-		return found(r) + "; " + term.Thousands(m.Failed) + " could not be mended"
+		return found(r) + "; " + term.Thousands(m.Failed) + " could not be repaired"
 	}
 	return found(r)
 }

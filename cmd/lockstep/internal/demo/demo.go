@@ -270,14 +270,14 @@ func (d *demo) conclude(err error) error {
 		return d.io.PrintJSON(d.result)
 	}
 	if err == nil && !d.o.Keep {
-		d.say("\nAll of it was true. Now with your own files:\n  lockstep serve DIR\n  lockstep follow http://127.0.0.1:8080/ MIRROR\n")
+		d.say("\nAll checks passed. Now with your own files:\n  lockstep serve DIR\n  lockstep follow http://127.0.0.1:8080/ MIRROR\n")
 	}
 	return nil
 }
 
 // stay keeps the mirror in step until the user has seen enough.
 func (d *demo) stay(ctx context.Context) error {
-	d.say("\nAll of it was true. All three go on; change a file and see it arrive:\n")
+	d.say("\nAll checks passed. All three keep running; change a file and see it arrive:\n")
 	d.say("  source  %s\n          %s\n  mirror  %s\n", d.files, d.base, d.mirror)
 	d.say("Ctrl-C ends it and removes these directories.\n")
 	if err := d.run.follow(ctx); err != nil {

@@ -127,6 +127,7 @@ func (f *Run) Passed(r destination.Report, err error) {
 	f.Work.countDelay(&r, &status)
 	f.mu.Lock()
 	f.tally.Add(&r, err)
+	final := !f.begun && len(r.Sets) == 0 && endsFollow(err)
 	f.begun = f.begun || err == nil || errors.Is(err, destination.ErrIncomplete)
 	if err != nil {
 		f.failing++
@@ -135,7 +136,7 @@ func (f *Run) Passed(r destination.Report, err error) {
 	ready := f.ready
 	f.mu.Unlock()
 	f.Watcher.SumUp()
-	if err != nil {
+	if err != nil && !final {
 		hint := warn(&f.Watcher, f.o.Dest, err)
 		f.mu.Lock()
 		f.hint = hint
@@ -144,6 +145,13 @@ func (f *Run) Passed(r destination.Report, err error) {
 	if ready {
 		f.reportPass(&r)
 	}
+}
+
+// endsFollow reports whether an error of the first look at the Source is not tried again: a
+// Follower returns it.
+func endsFollow(err error) bool {
+	_, notOffered := errors.AsType[*destination.SetError](err)
+	return notOffered || errors.Is(err, destination.ErrRefused)
 }
 
 // Failed records that the mirror could not be opened, or that the Follower gave up; it is

@@ -83,7 +83,7 @@ func TestUnnotified(t *testing.T) {
 		{Name: "b", Set: "b", State: upstreams.StatePublished, Error: "notify the hub http://h.org/: connection refused"},
 	}}}
 	p.Settle()
-	if err := p.Check(); p.State != Failing || p.Summary != "serving http://x.org/: 2 sets, the hub of 1 not notified" || !errors.Is(err, ErrFailing) || err.Error() != "the notification of hubs is failing" {
+	if err := p.Check(); p.State != Failing || p.Summary != "serving http://x.org/: 2 sets; the hub of 1 set has not been notified" || !errors.Is(err, ErrFailing) || err.Error() != "the notification of hubs is failing" {
 		t.Errorf("%s: %s, %v", p.State, p.Summary, err)
 	}
 }

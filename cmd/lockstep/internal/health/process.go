@@ -49,15 +49,18 @@ func (p *Process) Settle() {
 	if failing > 0 {
 		parts = append(parts, fmt.Sprintf("%d failing", failing))
 	}
-	if unnotified > 0 {
-		parts = append(parts, fmt.Sprintf("the hub of %d not notified", unnotified))
-	}
 	if p.State == OK && p.Standby != "" {
 		parts = append(parts, "standby; "+p.Standby+" publishes")
 	} else if p.State == OK {
 		parts = append(parts, "all well")
 	}
 	p.Summary = "serving " + p.BaseURL + ": " + strings.Join(parts, ", ")
+	switch {
+	case unnotified == 1 && p.Sets == 1:
+		p.Summary += "; its hub has not been notified"
+	case unnotified > 0:
+		p.Summary += "; the hub of " + term.Count(unnotified, "set") + " has not been notified"
+	}
 	if !p.Published.IsZero() {
 		p.Summary += "; last published " + Span(max(p.At.Sub(p.Published), 0)) + " ago"
 	}

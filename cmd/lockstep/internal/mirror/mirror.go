@@ -391,6 +391,8 @@ func Explain(err error, dest string) error {
 		return term.WithHint(err, "run this as the user to whom "+dest+" belongs")
 	}
 	switch {
+	case err != nil && strings.Contains(err.Error(), "the server does not speak HTTPS there"):
+		return term.WithHint(err, "write the address with http://")
 	case errors.Is(err, discover.ErrNoSource):
 		return term.WithHint(err, "try the address of its Source Description, of a Capability List, Resource List, Sitemap, Atom feed or OAI-PMH repository")
 	case errors.Is(err, destination.ErrScratch):

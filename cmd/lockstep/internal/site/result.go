@@ -141,13 +141,13 @@ func readable(files *intake.Problems) string {
 	}
 	switch {
 	case forbidden && malformed:
-		return "see that this user may read them, and mend what is malformed"
+		return "see that this user may read them, and correct what is malformed"
 	case forbidden:
 		return "see that this user may read them"
 	case malformed:
-		return "mend what is malformed, and run the same command again"
+		return "correct what is malformed, and run the same command again"
 	}
-	return "run the same command again when that is mended"
+	return "run the same command again when that is corrected"
 }
 
 // ErrUnreadable reports resources that could not be published.

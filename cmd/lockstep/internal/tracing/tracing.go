@@ -89,7 +89,7 @@ func Print(io term.IO, r *provenance.Report) {
 			parts = append(parts, term.Thousands(p.n)+" "+p.what)
 		}
 	}
-	io.Printf("  origins: %s of %s with a via link compared", term.Thousands(r.Checked), term.Count(r.Copies, "resource"))
+	io.Printf("  origins: %s of %s with a via link compared", term.Thousands(r.Checked-r.Unchecked), term.Count(r.Copies, "resource"))
 	if r.Checked < r.Copies {
 		io.Printf(" (--seed %d)", r.Seed)
 	}
