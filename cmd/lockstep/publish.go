@@ -57,7 +57,7 @@ The web server must serve what is in OUT below the base URL, and DIR too.`,
 			}
 			run := func(ctx context.Context) error {
 				return o.alerts.Watch(ctx, alert.Run{Command: cmd.Name(), Source: o.Places(), Dest: o.out, Roots: o.Certificates}, io, exitCode, func(io term.IO, outcome *alert.Outcome) error {
-					return runPublish(ctx, o, io, outcome)
+					return mirror.ExplainAddress(runPublish(ctx, o, io, outcome))
 				})
 			}
 			if o.Watching() {

@@ -13,6 +13,7 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/listen"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/sharedserve"
 	"lockstep/cmd/lockstep/internal/site"
@@ -68,9 +69,9 @@ The line "ready: URL" on stdout says that everything is served.`,
 				signals.release()
 			}
 			return asService(cmd.Context(), out, io, func(ctx context.Context) error {
-				return runServe(ctx, o, io, signals, func() ([]config.Set, error) {
+				return mirror.ExplainAddress(runServe(ctx, o, io, signals, func() ([]config.Set, error) {
 					return rereadSets(cmd.Flags(), given, args, io)
-				})
+				}))
 			})
 		},
 	}

@@ -384,21 +384,30 @@ func Explain(err error, dest string) error {
 	if _, other := errors.AsType[*discover.KindError](err); other {
 		return term.WithHint(err, "if "+dest+" is to follow what is there now, run sync with --baseline")
 	}
-	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-		return term.WithHint(err, "check the name of the host; if "+dns.Name+" is meant to be a file or directory, there is none here")
-	}
+	err = ExplainAddress(err)
 	if path, forbidden := errors.AsType[*fs.PathError](err); forbidden && dest != "" && errors.Is(path, fs.ErrPermission) && strings.HasPrefix(path.Path, filepath.Clean(dest)) {
 		return term.WithHint(err, "run this as the user to whom "+dest+" belongs")
 	}
 	switch {
-	case err != nil && strings.Contains(err.Error(), "the server does not speak HTTPS there"):
-		return term.WithHint(err, "write the address with http://")
-	case errors.Is(err, discover.ErrNoSource):
-		return term.WithHint(err, "try the address of its Source Description, of a Capability List, Resource List, Sitemap, Atom feed or OAI-PMH repository")
 	case errors.Is(err, destination.ErrScratch):
 		return term.WithHint(err, "if "+dest+" is a mirror, or an existing directory, up to 64 GiB of scratch space are available")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return term.WithHint(err, "free space in "+dest+" and run the same command again; finished files are kept")
+	}
+	return err
+}
+
+// ExplainAddress adds a remedy to an error about the address of a Source.
+func ExplainAddress(err error) error {
+	dns, unknown := errors.AsType[*net.DNSError](err)
+	switch {
+	case err == nil:
+	case unknown && dns.IsNotFound:
+		return term.WithHint(err, "check the name of the host; if "+dns.Name+" is meant to be a file or directory, there is none here")
+	case strings.Contains(err.Error(), "the server does not speak HTTPS there"):
+		return term.WithHint(err, "write the address with http://")
+	case errors.Is(err, discover.ErrNoSource):
+		return term.WithHint(err, "try the address of its Source Description, of a Capability List, Resource List, Sitemap, Atom feed or OAI-PMH repository")
 	}
 	return err
 }
