@@ -276,7 +276,7 @@ func (p *publication) retire(now time.Time) []document.Retired {
 			all = append(all, r)
 		}
 	}
-	slices.SortFunc(all, func(a, b document.Retired) int {
+	slices.SortStableFunc(all, func(a, b document.Retired) int {
 		return cmp.Or(a.Gone.Compare(b.Gone), strings.Compare(a.Name, b.Name))
 	})
 	return all
