@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -60,7 +61,7 @@ func Check(addr string) error {
 func parseAddress(addr string) (address, error) {
 	kind, rest := Prefix(addr)
 	if kind != "" && strings.TrimSpace(rest) == "" {
-		return address{}, fmt.Errorf("%s: needs a URL", kind)
+		return address{}, errors.New(kind + ": needs a URL")
 	}
 	a, err := parsePlain(rest)
 	if kind != "" && err == nil && a.file != "" {
@@ -117,10 +118,8 @@ func parsePlain(addr string) (address, error) {
 		}
 		if prefix, _, ok := strings.Cut(scheme, ":"); ok {
 			reason := "prefix " + fetch.Printable(prefix) + " is not one of " + AtomPMH + " and " + OAIPMH
-			for _, kind := range []string{AtomPMH, OAIPMH} {
-				if strings.HasPrefix(kind, strings.ToLower(prefix)) {
-					reason += "; did you mean " + kind + ":?"
-				}
+			if prefix == "oai" || prefix == "atom" {
+				reason += "; did you mean " + prefix + "-pmh:?"
 			}
 			return bad(reason)
 		}

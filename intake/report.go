@@ -116,8 +116,11 @@ func (ps *Problems) Add(p Problem) {
 // remove removes a problem that was added.
 func (ps *Problems) remove(p Problem) {
 	ps.Count--
-	if i, found := slices.BinarySearchFunc(ps.First, p, compareProblems); found {
-		ps.First = slices.Delete(ps.First, i, i+1)
+	for i := range ps.First {
+		if ps.First[i] == p {
+			ps.First = append(ps.First[:i], ps.First[i+1:]...)
+			return
+		}
 	}
 }
 

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"errors"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/auditing"
-	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/mirrors"
 	"lockstep/cmd/lockstep/internal/network"
@@ -46,8 +44,7 @@ compared.`,
   lockstep audit --config mirrors.yaml --content`,
 		Args: oneOrMany(many),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := errors.Join(many.Check(cmd.Flags(), io.LookupEnv), config.RefuseWithout(cmd.Flags(), io.LookupEnv, "origin", "sample", "seed"), config.RefuseWithout(cmd.Flags(), io.LookupEnv, "fix", "delete", "max-delete"))
-			if err != nil {
+			if err := many.Check(cmd.Flags(), io.LookupEnv, "sample origin", "seed origin", "delete fix", "max-delete fix"); err != nil {
 				return err
 			}
 			if many.Are() {

@@ -58,7 +58,7 @@ func run(args []string, io term.IO) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	io = io.Safe()
-	stdout := &observed{Writer: io.Out}
+	stdout := &observed{to: io.Out}
 	io.Out = stdout
 	term.ApplyFormat(io, args)
 	defer watchSignals(cancel, io)()
@@ -87,13 +87,13 @@ func run(args []string, io term.IO) int {
 
 // An observed is a writer that knows whether anything was written to it.
 type observed struct {
-	goio.Writer
+	to      goio.Writer
 	written atomic.Bool
 }
 
 func (o *observed) Write(p []byte) (int, error) {
 	o.written.Store(true)
-	return o.Writer.Write(p)
+	return o.to.Write(p)
 }
 
 // printFailure prints, with --json, the result of a command that failed before it had one.
@@ -104,13 +104,12 @@ func printFailure(cmd *cobra.Command, io term.IO, err error) {
 	if !asked || events == "-" || err == nil || exitCode(err) == exitUsage {
 		return
 	}
-	failure := struct {
-		State string `json:"state,omitempty"` // of status
-		Error string `json:"error"`
-		Hint  string `json:"hint,omitempty"`
-	}{Error: err.Error(), Hint: term.HintOf(err)}
+	failure := map[string]string{"error": err.Error()}
+	if hint := term.HintOf(err); hint != "" {
+		failure["hint"] = hint
+	}
 	if cmd.Name() == "status" {
-		failure.State = string(health.Failing)
+		failure["state"] = string(health.Failing)
 	}
 	_ = io.PrintJSON(failure) // err is what is reported
 }

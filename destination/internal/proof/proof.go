@@ -40,12 +40,12 @@ func (m Mirror) ofDocuments(st *saved.Set) []report.Unproven {
 		all = append(all, report.Unproven{Set: fetch.Printable(st.URI), Reason: fetch.Printable("set " + st.Name + ": " + reason), Command: command, Needs: needs})
 	}
 	baseline := m.command("--baseline")
-	if st.Foreign != nil && st.Partial && !st.Unselected && st.Watermark.IsZero() {
-		add("nothing of it could be read", "it can be read", m.command())
-		return all
-	}
 	if st.Foreign != nil && st.Partial && !st.Unselected {
-		add("not all of it could be read, and records that only the rest names may be missing", "all of it can be read", baseline)
+		reason, command := "not all of it could be read, and records that only the rest names may be missing", baseline
+		if st.Watermark.IsZero() {
+			reason, command = "nothing of it could be read", m.command()
+		}
+		add(reason, "all of it can be read", command)
 		return all
 	}
 	if st.Foreign != nil || st.Unselected || st.Lists == "" && st.Changes == "" {
@@ -115,7 +115,8 @@ func (m Mirror) SettleAudit(r *report.AuditReport, err error) {
 // refused, with the flags that consent.
 func (m Mirror) ofFailure(err error) report.Unproven {
 	u := report.NewUnprovenFailure(err, m.command())
-	if r, refused := errors.AsType[*report.RefusedError](err); refused && r.Consent != "" {
+	var r *report.RefusedError
+	if errors.As(err, &r) && r.Consent != "" {
 		u.Command, u.Needs = m.command(r.Consent), "what was refused is intended"
 	}
 	return u

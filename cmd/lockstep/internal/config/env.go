@@ -173,15 +173,14 @@ func plainValueError(f *pflag.Flag, v string, err error) error {
 	return err
 }
 
-// RefuseWithout refuses flags that do nothing without another one. In the environment they
-// may be meant for other commands.
-func RefuseWithout(flags *pflag.FlagSet, lookup func(string) (string, bool), other string, names ...string) error {
-	if f := flags.Lookup(other); f.Value.String() != f.DefValue {
-		return nil
-	}
-	for _, name := range names {
-		if f := flags.Lookup(name); f.Changed && !FromEnvironment(name, f.Value.String(), lookup) {
-			return term.Usage(fmt.Errorf("--%s needs --%s: without it, it does nothing", name, other), "give both, or leave out --"+name)
+// RefuseWithout refuses flags that do nothing without another one: needed has pairs of
+// names, as "sample origin". In the environment they may be meant for other commands.
+func RefuseWithout(flags *pflag.FlagSet, lookup func(string) (string, bool), needed []string) error {
+	for _, pair := range needed {
+		name, without, _ := strings.Cut(pair, " ")
+		f, other := flags.Lookup(name), flags.Lookup(without)
+		if f.Changed && other.Value.String() == other.DefValue && !FromEnvironment(name, f.Value.String(), lookup) {
+			return term.Usage(errors.New("--"+name+" needs --"+without+": without it, it does nothing"), "give both, or leave out --"+name)
 		}
 	}
 	return nil

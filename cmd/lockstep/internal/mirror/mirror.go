@@ -171,8 +171,8 @@ func OpenState(ctx context.Context, sel *Selection, readOnly bool, c BucketClien
 		}
 		return &State{Store: store, Journal: memory, Versions: &blob.Mem{}, Close: func() {}}, nil
 	}
-	if uid := otherOwner(dest); uid >= 0 && !readOnly && log != nil {
-		log.Warn("root writes into a mirror of another user, who cannot continue it then: run this as that user", slog.String("dir", dest), slog.Int("uid", uid))
+	if !readOnly && log != nil && isOthers(dest) {
+		log.Warn("root writes into a mirror of another user, who cannot continue it then: run this as that user", slog.String("dir", dest))
 	}
 	m, err := mirrordir.OpenWith(dest, sel.Database)
 	if err != nil {
@@ -385,7 +385,8 @@ func Explain(err error, dest string) error {
 		return term.WithHint(err, "if "+dest+" is to follow what is there now, run sync with --baseline")
 	}
 	err = ExplainAddress(err)
-	if path, forbidden := errors.AsType[*fs.PathError](err); forbidden && dest != "" && errors.Is(path, fs.ErrPermission) && strings.HasPrefix(path.Path, filepath.Clean(dest)) {
+	var path *fs.PathError
+	if dest != "" && errors.As(err, &path) && errors.Is(path, fs.ErrPermission) && strings.HasPrefix(path.Path, filepath.Clean(dest)) {
 		return term.WithHint(err, "run this as the user to whom "+dest+" belongs")
 	}
 	switch {

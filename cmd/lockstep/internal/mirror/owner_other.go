@@ -2,5 +2,5 @@
 
 package mirror
 
-// otherOwner returns -1: there is no root.
-func otherOwner(string) int { return -1 }
+// isOthers returns false: there is no root.
+func isOthers(string) bool { return false }

@@ -7,15 +7,12 @@ import (
 	"syscall"
 )
 
-// otherOwner returns the user to whom a directory belongs, if that is another one than root,
-// which runs this process; otherwise -1.
-func otherOwner(dir string) int {
+// isOthers reports whether root runs this process, and a directory belongs to another user.
+func isOthers(dir string) bool {
 	info, err := os.Stat(dir)
 	if err != nil || os.Geteuid() != 0 {
-		return -1
+		return false
 	}
-	if s, ok := info.Sys().(*syscall.Stat_t); ok && s.Uid != 0 {
-		return int(s.Uid)
-	}
-	return -1
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && s.Uid != 0
 }

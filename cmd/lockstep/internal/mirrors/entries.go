@@ -48,9 +48,10 @@ func (f *Flags) Note(flags *pflag.FlagSet) bool {
 // Are reports whether the mirrors of a configuration file are meant.
 func (f *Flags) Are() bool { return len(f.given["config"]) > 0 }
 
-// Check refuses flags that do nothing without a configuration file.
-func (f *Flags) Check(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
-	return config.RefuseWithout(flags, lookup, "config", "parallel")
+// Check refuses flags that do nothing without a configuration file, or without another flag, each given
+// as that flag and the other one.
+func (f *Flags) Check(flags *pflag.FlagSet, lookup func(string) (string, bool), needed ...string) error {
+	return config.RefuseWithout(flags, lookup, append(needed, "parallel config"))
 }
 
 // Config returns the path of the configuration file.

@@ -188,14 +188,15 @@ func (o *Options) findState() (err error) {
 			return nil
 		}
 	}
+	catalog := filepath.Join(place, "catalog.db")
 	database := filepath.Join(place, filepath.FromSlash(destination.StateFile))
 	switch { // no process runs
-	case exists(filepath.Join(place, "catalog.db")), exists(filepath.Join(place, "hub.db")), exists(database):
+	case exists(catalog), exists(filepath.Join(place, "hub.db")), exists(database):
 		o.State = place
 	case exists(own):
 		o.State = own
 	default:
-		if err := hiddenFromUs(filepath.Join(place, "catalog.db"), database, own); err != nil {
+		if err := hiddenFromUs(catalog, database, own); err != nil {
 			return term.WithHint(err, "run this as the user who runs the process, or as root")
 		}
 		return term.WithHint(fmt.Errorf("%s: there is no mirror, and no state of a service", fetch.WithoutUser(place)),

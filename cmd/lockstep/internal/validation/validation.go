@@ -217,11 +217,14 @@ func validateDir(ctx context.Context, o *Options, vo validate.Options, dir strin
 	base := o.BaseURL
 	if base == "" {
 		var err error
-		if base, err = opener.DirBase(dir); err != nil && mirror.IsMirror(dir) {
-			return nil, term.Usage(fmt.Errorf("%s is a mirror, not the documents of a Source", dir), "to compare it with its Source: lockstep audit SOURCE "+dir)
-		} else if errors.Is(err, opener.ErrBase) {
-			return nil, term.Usage(err, "name the documents in it, or say by --base-url at which URL the directory is served")
-		} else if err != nil {
+		if base, err = opener.DirBase(dir); err != nil {
+			hint := "name the documents in it, or say by --base-url at which URL the directory is served"
+			if mirror.IsMirror(dir) {
+				hint = "to compare a mirror with its Source: lockstep audit SOURCE " + dir
+			}
+			if errors.Is(err, opener.ErrBase) {
+				return nil, term.Usage(err, hint)
+			}
 			return nil, err
 		}
 	}
@@ -256,7 +259,8 @@ func validateFile(ctx context.Context, vo validate.Options, name string) (*findi
 
 // printValidation prints the result of a validation.
 func printValidation(io term.IO, out *term.Options, v *validation, err error) error {
-	if _, usage := errors.AsType[term.UsageError](err); usage {
+	var usage term.UsageError
+	if errors.As(err, &usage) {
 		return nil
 	}
 	if out.JSON {
