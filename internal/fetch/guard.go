@@ -12,10 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unicode"
-	"unicode/utf8"
-
-	"golang.org/x/text/unicode/norm"
 
 	"lockstep/internal/fetch/dialerror"
 	"lockstep/internal/fetch/ipclass"
@@ -168,7 +164,7 @@ func (g *guard) behind(proxy func(*http.Request) (*url.URL, error)) func(*http.R
 }
 
 func (g *guard) checkLiteral(ctx context.Context, host string) error {
-	host = plainest(host)
+	host = ipclass.Fold(host)
 	a, ok := ipclass.Literal(host)
 	switch {
 	case !ok && ipclass.EndsInNumber(host):
@@ -184,20 +180,6 @@ func (g *guard) checkLiteral(ctx context.Context, host string) error {
 		return &AddressError{Host: host, Addr: a.Unmap(), Class: name}
 	}
 	return nil
-}
-
-// plainest returns host with the digits, letters and dots of ASCII that net/http may make of
-// those of other scripts, and without the characters that it may leave out.
-func plainest(host string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '。':
-			return '.'
-		case r < utf8.RuneSelf || unicode.IsLetter(r) || unicode.IsDigit(r):
-			return r
-		}
-		return -1
-	}, norm.NFKC.String(host))
 }
 
 // homeClass determines the class of Home's address once, before the first

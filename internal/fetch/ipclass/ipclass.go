@@ -5,6 +5,10 @@ package ipclass
 import (
 	"net/netip"
 	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // A Class is the distance of an address from the public internet.
@@ -97,4 +101,18 @@ func EndsInNumber(host string) bool {
 		return strings.Trim(hex, "0123456789abcdef") == ""
 	}
 	return last != "" && strings.Trim(last, "0123456789") == ""
+}
+
+// Fold returns a host with the digits, letters and dots of ASCII that net/http may make of
+// those of other scripts, and without the characters that it may leave out.
+func Fold(host string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '。':
+			return '.'
+		case r < utf8.RuneSelf || unicode.IsLetter(r) || unicode.IsDigit(r):
+			return r
+		}
+		return -1
+	}, norm.NFKC.String(host))
 }
