@@ -228,6 +228,7 @@ func TestOneSetFails(t *testing.T) {
 			}
 			mu.Unlock()
 		}
+		synctest.Wait()
 		if n := strings.Count(said.String(), "permission denied"); n < attempts || n > attempts+1 {
 			t.Errorf("%d attempts, and three for changes, were reported %d times", attempts, n)
 		}
@@ -239,6 +240,7 @@ func TestOneSetFails(t *testing.T) {
 		attempts = len(urgent)
 		mu.Unlock()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if len(urgent) != attempts {
 			t.Errorf("%d attempts after one has succeeded", len(urgent)-attempts)
 		}
