@@ -105,7 +105,7 @@ func TestASourceThatAsksForCredentialsSaysWhichFlagHelps(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	t.Cleanup(srv.Close)
 	for _, args := range [][]string{
-		{"sync", srv.URL + "/", filepath.Join(t.TempDir(), "m")}, {"audit", srv.URL + "/", filepath.Join(t.TempDir(), "m")},
+		{"sync", srv.URL + "/", filepath.Join(t.TempDir(), "m")}, {"audit", srv.URL + "/", t.TempDir()},
 		{"validate", srv.URL + "/"}, {"sync", srv.URL + "/list.xml", filepath.Join(t.TempDir(), "m")}, {"diff", srv.URL + "/", "--from", "2026-01-01"},
 	} {
 		code, _, stderr := lockstepRun(t, args...)
