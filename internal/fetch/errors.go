@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/internal/fetch/http1"
+	"lockstep/internal/fetch/shown"
 )
 
 // Causes that callers distinguish.
@@ -40,7 +41,7 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("get ")
-	b.WriteString(Printable(WithoutUser(e.URI)))
+	b.WriteString(shown.Redacted(e.URI))
 	b.WriteString(": ")
 	for i, uri := range e.Chain {
 		if i == 0 {
@@ -48,7 +49,7 @@ func (e *Error) Error() string {
 		} else {
 			b.WriteString(", then ")
 		}
-		b.WriteString(Printable(uri))
+		b.WriteString(shown.Redacted(uri))
 		if i == len(e.Chain)-1 {
 			b.WriteString(": ")
 		}
@@ -106,7 +107,7 @@ func (e *RedirectError) Error() string {
 	if e.To == "" {
 		return e.Reason
 	}
-	return "redirect to " + Printable(WithoutUser(e.To)) + " not followed: " + e.Reason
+	return "redirect to " + shown.Redacted(e.To) + " not followed: " + e.Reason
 }
 
 // A RangeError reports an answer to a range request that does not match it.
@@ -137,7 +138,7 @@ func (e *BodyError) Error() string {
 	if e.Want >= 0 {
 		of = fmt.Sprintf(" of %d", e.Want)
 	}
-	return fmt.Sprintf("get %s: %s after %d%s bytes", Printable(WithoutUser(e.URI)), Printable(cause), e.Got, of)
+	return fmt.Sprintf("get %s: %s after %d%s bytes", shown.Redacted(e.URI), Printable(cause), e.Got, of)
 }
 
 func (e *BodyError) Unwrap() error { return e.Err }

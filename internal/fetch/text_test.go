@@ -1,6 +1,9 @@
 package fetch
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestWithoutUser(t *testing.T) {
 	t.Parallel()
@@ -42,6 +45,23 @@ func TestWithoutUser(t *testing.T) {
 	} {
 		if got := WithoutUser(in); got != want {
 			t.Errorf("WithoutUser(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestErrorsShowNoSecrets: errors, which are logged and reported, have no parameters of
+// addresses that are secret by their names.
+func TestErrorsShowNoSecrets(t *testing.T) {
+	t.Parallel()
+	const uri, shown = "https://example.org/a?x=1&token=hidden", "https://example.org/a?x=1&token=REDACTED"
+	for _, err := range []error{
+		&Error{URI: uri, Err: errClosed},
+		&Error{URI: "https://example.org/", Chain: []string{uri}, Err: errClosed},
+		&RedirectError{To: uri, Reason: "it is refused"},
+		&BodyError{URI: uri, Want: -1, Err: errClosed},
+	} {
+		if got := err.Error(); strings.Contains(got, "hidden") || !strings.Contains(got, shown) {
+			t.Errorf("%T: %s", err, got)
 		}
 	}
 }

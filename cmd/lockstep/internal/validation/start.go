@@ -21,8 +21,8 @@ type start struct {
 	kind string // of discover, if it is known to be foreign
 }
 
-// startsOf returns where to begin for an address, and the steps that led there if it is
-// elsewhere: at the address, if it is looked at alone, or is a document and no answer of a
+// startsOf returns where to begin for an address, and the steps that led there if it names
+// something else: at the address, if it is looked at alone, or is a document and no answer of a
 // repository; otherwise at what can be found from it.
 func startsOf(ctx context.Context, client *fetch.Client, open opener.Func, address string, alone bool) ([]start, []discover.Step, error) {
 	home := discover.Home(address)
@@ -48,6 +48,9 @@ func startsOf(ctx context.Context, client *fetch.Client, open opener.Func, addre
 		return []start{{uri: home.String()}}, nil, nil
 	case err == nil:
 		starts, err := startsIn(found, address)
+		if home != nil && strings.Trim(home.Path, "/") == "" && home.RawQuery == "" {
+			return starts, nil, err // the address of a site, whose documents are elsewhere
+		}
 		return starts, found.Way, err
 	}
 	if home == nil || home.Scheme == "" || ctx.Err() != nil {
