@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -195,4 +197,28 @@ func TestPositionBeyondLog(t *testing.T) {
 	r = run(t, store, hub.Options{})
 	publishAll(r, "after", 1)
 	eventually(t, "delivery", func() bool { return len(s.at("/cb")) == 4 })
+}
+
+// TestFailoverDuringDelivery: a message that is accepted after a failover is delivered, also if
+// the delivery of the lost message with its number was under way.
+func TestFailoverDuringDelivery(t *testing.T) {
+	t.Parallel()
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	s, store := newSink(t, func(_ http.ResponseWriter, _ *http.Request, body string) {
+		if body == "lost0" {
+			close(begun)
+			<-proceed
+		}
+	}), newServer()
+	r := run(t, store, hub.Options{})
+	r.subscribe(s.URL+"/cb", "")
+	publishAll(r, "before", 2)
+	eventually(t, "saved", func() bool { return store.cursor() == 2 })
+	standby := store.standby(t)
+	publishAll(r, "lost", 1)
+	<-begun
+	store.primary.Store(standby)
+	publishAll(r, "after", 1)
+	close(proceed)
+	eventually(t, "delivered", func() bool { return slices.Contains(s.at("/cb"), "after0") })
 }

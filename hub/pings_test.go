@@ -439,3 +439,22 @@ func TestRedirectedTopic(t *testing.T) {
 		t.Errorf("delivered %q with %q", d.body, d.header.Get("Link"))
 	}
 }
+
+// TestManyFirstSubscriptions: of many that subscribe at the same time to a topic that names this
+// hub, none waits for the limit of checks: the topic was found to name the hub.
+func TestManyFirstSubscriptions(t *testing.T) {
+	t.Parallel()
+	s := start(t, hubstore.NewMem(), func(o *hub.Options) {
+		o.CheckTopics, o.Clock = true, faultclock.New(time.Now()).Now // it stands still
+	})
+	p := publishPage(t, s.url, "text/html", says("x"))
+	all := make(chan struct{})
+	p.head = func(http.Header) { <-all }
+	sub := subscribe(t, nil)
+	const n = 130
+	for i := range n {
+		wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", p.url, "hub.callback", fmt.Sprintf("%s?%d", sub.url, i)), 202)
+	}
+	close(all)
+	eventually(t, "all are subscribed", func() bool { return len(s.subscriptions(t)) == n })
+}

@@ -88,9 +88,10 @@ func (x *appender) cut(t *topic, common, upto int64) {
 	for _, s := range t.subs {
 		if s.Progress.Cursor > common {
 			s.Progress.Cursor = common
-			s.saved, s.moved = min(s.saved, common), true
+			s.saved = min(s.saved, common)
 			x.progress.note(s)
 		}
+		s.moved = s.moved || s.Progress.Cursor == common // a delivery under way is that of a lost message
 		if s.stage == idle {
 			t.unlist(s)
 			x.scheduler.resume(s)

@@ -43,8 +43,11 @@ func (v *Verifier) unchecked(p *pending) *url.URL {
 // check asks the topic of a request. There is no verdict if it names this hub.
 func (v *Verifier) check(ctx context.Context, p *pending) *verdict {
 	topic := v.unchecked(p)
-	if topic == nil {
-		return nil // there are subscribers by now
+	if topic == nil { // there are subscribers by now
+		if u, err := url.Parse(p.Topic); err == nil {
+			v.checks.Forgive(u) // it was not asked
+		}
+		return nil
 	}
 	if err := checkTopic(ctx, p.Topic, v.o.Names); err != nil {
 		return &verdict{err: err, again: err.again, reason: err.text}
