@@ -113,17 +113,6 @@ func (ps *Problems) Add(p Problem) {
 	ps.First = slices.Insert(ps.First, i, p)
 }
 
-// remove removes a problem that was added.
-func (ps *Problems) remove(p Problem) {
-	ps.Count--
-	for i := range ps.First {
-		if ps.First[i] == p {
-			ps.First = append(ps.First[:i], ps.First[i+1:]...)
-			return
-		}
-	}
-}
-
 // compareProblems orders problems by path. Those of one file are ordered by text if
 // they concern no line, followed by those of lines, by line.
 func compareProblems(a, b Problem) int {

@@ -111,13 +111,6 @@ func (t *Tally) Private(path string) {
 	t.r.Private.Add(Problem{path, ErrPrivate})
 }
 
-// Unpublished takes back what Private has reported of a path.
-func (t *Tally) Unpublished(path string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.r.Private.remove(Problem{path, ErrPrivate})
-}
-
 // Unreadable reports a path that could not be read; its resource stays as it was.
 func (t *Tally) Unreadable(path string, err error) {
 	var pe *fs.PathError

@@ -75,6 +75,9 @@ func (s *scan) settle(batch []catalog.Update, b *block) ([]catalog.Update, error
 		switch j := &b.jobs[i]; j.outcome {
 		case readWhole:
 			batch = append(batch, catalog.Update{Record: j.record})
+			if j.st.Private && !j.known {
+				s.Private(j.rel)
+			}
 		case readVanished:
 			s.Files.Add(-1)
 			if j.known {
@@ -84,9 +87,6 @@ func (s *scan) settle(batch []catalog.Update, b *block) ([]catalog.Update, error
 			}
 		case readFailed:
 			s.Unreadable(j.rel, j.err)
-			if j.st.Private && !j.known {
-				s.Unpublished(j.rel)
-			}
 			if errors.Is(j.err, intake.ErrChanging) {
 				s.d.addAgain(j.rel)
 			}

@@ -105,6 +105,9 @@ func (s *scan) meet(ctx context.Context, rows *intake.Rows, it *item) error {
 		if it.kind == filestat.Unreadable {
 			return nil
 		}
+		if it.st.Private {
+			s.Private(it.rel())
+		}
 		s.token = it.st.AppendToken(s.token[:0], s.d.prefix)
 		file := len(s.token)
 		s.token = it.car.appendToken(s.token)

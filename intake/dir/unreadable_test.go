@@ -3,6 +3,7 @@
 package dir_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -60,6 +61,7 @@ func TestUnreadable(t *testing.T) {
 // published although other users may not read them; one that was published before is.
 func TestUnreadableIsNotPrivate(t *testing.T) {
 	t.Parallel()
+	const many = 120
 	unprivileged(t, func(t *testing.T) {
 		root, err := os.MkdirTemp("", "unreadable-")
 		must(t, err)
@@ -75,12 +77,17 @@ func TestUnreadableIsNotPrivate(t *testing.T) {
 		for rel, mode := range map[string]os.FileMode{"earlier": 0, "new": 0, "private": 0o600} {
 			must(t, os.Chmod(filepath.Join(root, rel), mode))
 		}
+		for i := range many { // more than are named
+			rel := fmt.Sprintf("new%d", i)
+			write(t, root, rel, "one")
+			must(t, os.Chmod(filepath.Join(root, rel), 0))
+		}
 		r := scan(t, d)
 		var paths []string
 		for _, p := range r.Private.First {
 			paths = append(paths, p.Path)
 		}
-		if diff := cmp.Diff([]string{"earlier", "private"}, paths); diff != "" || r.Private.Count != 2 || r.Unreadable.Count != 2 {
+		if diff := cmp.Diff([]string{"earlier", "private"}, paths); diff != "" || r.Private.Count != 2 || r.Unreadable.Count != 2+many {
 			t.Errorf("%d private, %d unreadable; private (-want +got):\n%s", r.Private.Count, r.Unreadable.Count, diff)
 		}
 	})

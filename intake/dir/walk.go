@@ -353,9 +353,6 @@ func (w *walker) judge(dir string, name []byte, st filestat.Stat, err error) fil
 	}
 	switch {
 	case err == nil && st.Kind == filestat.File:
-		if st.Private {
-			w.obs.Private(dir + string(name))
-		}
 		if link {
 			st.Kind = filestat.Link
 		}
