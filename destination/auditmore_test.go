@@ -559,3 +559,31 @@ func TestAuditRefused(t *testing.T) {
 		t.Errorf("changed: %v, %+v", err, r)
 	}
 }
+
+// TestAuditRefusedFile: the file of a resource that may not be fetched any more is looked at,
+// also if the Source states nothing of it that could be compared.
+func TestAuditRefusedFile(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{noHash: true, noLength: true, noLastmod: true})
+	s.put("/b", "two")
+	s.rewrite = func(_, text string) string {
+		return strings.ReplaceAll(text, s.url("/b"), strings.Replace(s.url("/b"), "127.0.0.1", "localhost", 1))
+	}
+	m := newMirror(t, s)
+	m.opts.AllowHosts = []string{"localhost"}
+	if _, err := m.sync(); err != nil {
+		t.Fatal(err)
+	}
+	m.opts.AllowHosts = nil
+	if r, err := m.auditWith(destination.AuditOptions{Content: true}); err != nil || !r.InSync || r.Unverifiable != 1 {
+		t.Errorf("unchanged: %v, %+v", err, r)
+	}
+	for name := range m.files() {
+		if err := os.Remove(m.path(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, err := m.auditWith(destination.AuditOptions{Content: true}); err != nil || r.InSync || r.Missing != 1 {
+		t.Errorf("the file is gone: %v, %+v", err, r)
+	}
+}

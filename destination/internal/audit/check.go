@@ -45,8 +45,8 @@ func (x *examination) check(ctx context.Context, act *plan.Action) (verdict, err
 		return x.verdictOf(act, report.Missing, x.whyMissing(ctx, act)), nil
 	case !plan.HasSet(act.Held.Sets, x.set.State.Number): // another set's
 		return verdict{}, nil
-	case act.Verb == plan.Refuse && plan.Compare(&act.Held, &act.Resource) != content.Same:
-		return x.refused(act), nil
+	case act.Verb == plan.Refuse && plan.Compare(&act.Held, &act.Resource) == content.Different:
+		return x.verdictOf(act, report.Stale, "refused: "+act.Refused+"; "+describeStale(&act.Held, &act.Resource)), nil
 	case act.Verb == plan.Fetch && !act.Conditional && !act.OwnFetched():
 		if len(act.Held.Hashes) == 0 && x.seen(act) {
 			return verdict{}, nil // it was marked just now, or reported
@@ -56,19 +56,14 @@ func (x *examination) check(ctx context.Context, act *plan.Action) (verdict, err
 		return verdict{}, nil
 	}
 	v, err := x.checkFile(ctx, act)
-	if v.Finding.Kind == "" && err == nil && act.Conditional && !act.Rehash {
+	switch {
+	case v.Finding.Kind != "" || err != nil:
+	case act.Verb == plan.Refuse && plan.Compare(&act.Held, &act.Resource) == content.Unknown:
+		v.Finding = x.verdictOf(act, report.Unverifiable, "refused: "+act.Refused).Finding
+	case act.Conditional && !act.Rehash:
 		v.Finding = x.verdictOf(act, report.Unverifiable, "the Source states neither a hash we know, nor length and lastmod").Finding
 	}
 	return v, err
-}
-
-// refused returns the verdict on a resource that is held and may not be fetched any more,
-// and that is not, or not certainly, as the Source states.
-func (x *examination) refused(act *plan.Action) verdict {
-	if plan.Compare(&act.Held, &act.Resource) == content.Unknown {
-		return x.verdictOf(act, report.Unverifiable, "refused: "+act.Refused)
-	}
-	return x.verdictOf(act, report.Stale, "refused: "+act.Refused+"; "+describeStale(&act.Held, &act.Resource))
 }
 
 // verdictOf returns a finding of a resource.

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"hash/maphash"
 	"time"
 
 	"lockstep/destination/internal/desired"
@@ -25,9 +26,31 @@ type Tally struct {
 	Regressed                                                        int64
 	Unselected                                                       int64 // deletions of resources that the Source still has
 	Unexplained                                                      int64 // deletions that no Change List lists
-	Replaced                                                         int64 // deletions of resources kept in another representation
+	Replaced                                                         int64 // deletions of resources kept in another representation: one for each that is kept
 	Passed                                                           int64 // listed, but neither selected nor held
 	example                                                          string
+	kept                                                             map[uint64]bool // hashes of the representations that are kept
+}
+
+// maxKept limits the representations that a Tally remembers. Each of the others counts as
+// one that it has not seen.
+const maxKept = 100_000
+
+var keptSeed = maphash.MakeSeed()
+
+// replace counts a deletion of a resource of which another representation is kept. Of many
+// for which the same is kept, one counts: the others are gone.
+func (t *Tally) replace(kept uint64) {
+	if t.kept[kept] {
+		return
+	}
+	t.Replaced++
+	if t.kept == nil {
+		t.kept = map[uint64]bool{}
+	}
+	if len(t.kept) < maxKept {
+		t.kept[kept] = true
+	}
 }
 
 // Todo returns the number of actions.
@@ -66,7 +89,7 @@ func (t *Tally) add(a *plan.Action) {
 			t.Unexplained++
 		}
 		if a.Instead != "" {
-			t.Replaced++
+			t.replace(maphash.String(keptSeed, a.Instead))
 		}
 	case plan.Fetch:
 		if a.Rehash { // the content is expected to match
@@ -101,7 +124,10 @@ func (t *Tally) merge(o *Tally) {
 	t.Regressed += o.Regressed
 	t.Unselected += o.Unselected
 	t.Unexplained += o.Unexplained
-	t.Replaced += o.Replaced
+	t.Replaced += o.Replaced - int64(len(o.kept))
+	for kept := range o.kept {
+		t.replace(kept)
+	}
 	t.Passed += o.Passed
 	t.example = cmp.Or(t.example, o.example)
 }

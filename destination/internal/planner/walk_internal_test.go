@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -100,7 +101,7 @@ func compareJoin(t *testing.T, p *Planner, s *stage.Stage, wants map[string]desi
 		last = a.URI
 		seen++
 	})
-	if err != nil || got != sum || seen != sum.Todo() {
+	if err != nil || !reflect.DeepEqual(got, sum) || seen != sum.Todo() {
 		t.Errorf("count: %+v, %v, %d seen, want %+v", got, err, seen, sum)
 	}
 }

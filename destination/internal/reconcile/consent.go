@@ -31,9 +31,7 @@ func (s *Set) consent(t *planner.Tally, w *Work, temporary int64) error {
 	if s.State.Unselected {
 		t.Unselected = t.Deleted
 	}
-	// A deletion is free where something new takes its place, not where many resources
-	// go for one, or for one that is held.
-	deleted, total := t.Deleted-min(t.Replaced, t.Created), s.Run.Counts[s.State.Number]
+	deleted, total := t.Deleted-t.Replaced, s.Run.Counts[s.State.Number]
 	empties := deleted >= total
 	if p := s.Push; p != nil && t.Deleted > 0 && !(s.Compared && w.Complete) && !s.State.Unselected {
 		// Earlier deletions count as well: otherwise a Source could empty the mirror
