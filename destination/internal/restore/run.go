@@ -40,7 +40,8 @@ func (r *Run) Run(ctx context.Context) error {
 	}
 	done := func() {
 		r.Set.RestoreTo(st.Watermark, saved.Time(st.At))
-		r.Set.Complete, r.Set.Selection = !st.Watermark.IsZero(), r.Selection
+		// A mirror may have lacked then, up to its watermark, what had failed or was not selected.
+		r.Set.Complete, r.Set.Selection = !st.Watermark.IsZero() && st.Via != report.ViaHistory, r.Selection
 	}
 	again, err := r.Apply(ctx, st, done)
 	if again && err == nil && !st.Hinted && !r.DryRun {
