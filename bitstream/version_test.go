@@ -432,3 +432,29 @@ func TestChangesFromVault(t *testing.T) {
 		t.Errorf("%d beside the vault, want 3", n)
 	}
 }
+
+// TestIndexBehindADeletion: a resource comes back, with a modification time before its deletion,
+// which the index does not have yet.
+func TestIndexBehindADeletion(t *testing.T) {
+	t.Parallel()
+	f := &forgetful{Store: memento.NewMem()}
+	p := newPast(t, func(p *past) { p.index = f })
+	p.mark()
+	lastmod := time.Now().Add(-time.Hour)
+	p.now = time.Now()
+	p.apply(p.put("a", "one", lastmod.Add(-time.Hour)))
+	f.fail = true
+	p.apply(p.gone("a"))
+	f.fail = false
+	p.apply(p.put("a", "two", lastmod)) // modified before the deletion
+	if _, err := p.cat.Status(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.keeper.SweepVersions(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := p.story("a"), "one gone two"; got != want {
+		t.Errorf("a was %q, want %q", got, want)
+	}
+	p.check()
+}

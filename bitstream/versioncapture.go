@@ -24,6 +24,7 @@ var (
 // A versions is the state of a batch about the versions of its resources.
 type versions struct {
 	last   map[string]memento.Version // the newest of each URI, according to the index
+	behind bool                       // the index could not be brought up to date
 	staged []*vault.Staged            // to be committed
 	rows   []memento.Version          // rows for the index, of versions that are not part of a change
 	size   int64                      // newly staged bytes
@@ -38,6 +39,7 @@ func (b *batch) lookUp(ctx context.Context) (err error) {
 			uris = append(uris, b.updates[i].URI)
 		}
 	}
+	b.versions.behind = b.settle(ctx) != nil // a deletion may be missing
 	b.versions.last, err = b.lastOf(ctx, uris)
 	return err
 }
@@ -107,7 +109,11 @@ func (w *worker) datetime(u *catalog.Update, now *catalog.Record, sum digest, sa
 			before = k
 		}
 	}
-	return versionTime(u.Lastmod, before, w.opts.Versions.Now()), false
+	lastmod := u.Lastmod
+	if w.batch.versions.behind {
+		lastmod = time.Time{}
+	}
+	return versionTime(lastmod, before, w.opts.Versions.Now()), false
 }
 
 // takeVersion stages the representation that u describes, or the one that has
