@@ -44,9 +44,9 @@ func (v *harvest) again(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, fs.ErrNotExist) || oaipmh.HasCode(err, oaipmh.CodeIDDoesNotExist): // only a list shows deletions
+		case (errors.Is(err, fs.ErrNotExist) || oaipmh.HasCode(err, oaipmh.CodeIDDoesNotExist)) && !slices.Contains(v.at.Lost, id): // only a list shows deletions
 			continue
-		case err != nil:
+		case err != nil: // this list, too, shows that the record exists
 			still = append(still, id)
 			v.list.Unreadable(fetch.Printable(id), err)
 			continue

@@ -76,7 +76,8 @@ func (p *pager) all(ctx context.Context) error {
 			token = oaipmh.Token{Complete: -1, Cursor: -1}
 		case oaipmh.HasCode(err, oaipmh.CodeBadResumptionToken) && p.run.Token != "":
 			if err := p.restart(err); err != nil {
-				return err
+				p.run.restartAnew() // for the next time
+				return errors.Join(p.send(ctx, &piece{end: true, run: p.run}), err)
 			}
 			continue
 		case p.coarser(err):
@@ -140,6 +141,15 @@ func (r *progress) endless(token string, page uint64, records int64) *endlessErr
 func (r *progress) rewind() {
 	r.Token, r.Listed, r.Size = "", 0, 0
 	r.Pages, r.MarkToken, r.MarkPage, r.Again = 0, 0, 0, 0
+}
+
+// restartAnew makes the next harvest begin the list as if its tokens had never been refused.
+func (r *progress) restartAnew() {
+	r.rewind()
+	if r.Windowed {
+		r.From = "" // the present one is a datestamp of the list
+	}
+	r.Restarts, r.Stuck, r.Restart, r.Latest, r.Windowed, r.Mixed = 0, 0, time.Time{}, time.Time{}, false, false
 }
 
 // next requests the next page and passes its records on.

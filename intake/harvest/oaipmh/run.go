@@ -118,12 +118,19 @@ func (v *harvest) identify(ctx context.Context) error {
 // before a difference counts as a clock that went back.
 const clockSlack = 2 * time.Hour
 
+// refusedInterval is the time between full harvests while the deletion of absent records
+// is refused: they may be listed again.
+const refusedInterval = 24 * time.Hour
+
 func stamp(t time.Time) string { return oaipmh.FormatDatestamp(t, oaipmh.Second) }
 
 // start begins a harvest, unless one is in progress.
 func (v *harvest) start(ctx context.Context, full bool) error {
 	m := &v.h.memory
 	due := v.h.o.FullInterval >= 0 && future.IsDue(m.FullAt, v.h.o.FullInterval)
+	if m.Absent { // that records are absent must be true now
+		due = due || v.h.o.AllowEmpty || future.IsDue(m.FullAt, refusedInterval)
+	}
 	full = full || !m.Listed || m.From.IsZero() || due
 	if m.Run == nil || full && !m.Run.Full {
 		m.Run = &progress{Full: full, StoreAll: !m.Listed, Coarse: m.Coarse}
@@ -229,7 +236,12 @@ func (v *harvest) end(ctx context.Context) error {
 			v.wentBack, v.dirty = true, true
 		}
 		v.dirty = v.dirty || run.Began.Sub(m.From) >= saveEvery
-		m.From = run.Began
+		if at := run.Began; at.Before(m.From) { // as at the end of summer time
+			v.dirty = true
+			m.From = at.Add(-clockSlack)
+		} else {
+			m.From = at
+		}
 	}
 	if run.short() {
 		v.list.Skipped(v.h.base, fmt.Errorf("the repository announced %d records but listed %d, so no record is deleted because it is not listed", run.Size, run.Listed))
