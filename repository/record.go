@@ -95,7 +95,6 @@ func (p *place) record(ctx context.Context, prefix string, r *catalog.Record) (o
 		case err == nil && p.index.prefixOf(m.Namespace) == prefix:
 			rec.Metadata, rec.Namespace = m.Document, m.Namespace
 			return rec, nil
-		case prefix == dublinCore: // always available
 		case err == nil:
 			return rec, fmt.Errorf("%w: its root is now in the namespace %s", errUnreadable, m.Namespace)
 		case errors.Is(err, fs.ErrNotExist):
