@@ -38,8 +38,9 @@ func TestWithoutUser(t *testing.T) {
 		"http://:pw/word@example.org/":               "http://example.org/",
 		"http://[::1]:pw/":                           "http://[::1]:pw/",
 		"http://example.org:pw/":                     "http://example.org:pw/",
-		"bob:pw#word@127.0.0.1:1":                    "127.0.0.1:1",
-		"bob:pw/word@127.0.0.1:1/":                   "127.0.0.1:1/",
+		"doi:10.1000/a@b":                            "doi:10.1000/a@b",
+		"oai:example.org:files/a@b":                  "oai:example.org:files/a@b",
+		"jsonl:feeds/a@b.jsonl":                      "jsonl:feeds/a@b.jsonl",
 		"oai-pmh:bob:pw/word@example.org/oai":        "oai-pmh:example.org/oai",
 		"oai-pmh:http://bob:pw/w@example.org/oai":    "oai-pmh:http://example.org/oai",
 	} {

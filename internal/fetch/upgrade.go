@@ -95,7 +95,8 @@ func (c *Client) learn(ctx context.Context, u *url.URL) error {
 	location := a.Header.Get("Location")
 	status := a.Status
 	a.discard()
-	if retryStatus(status) {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return a.statusError()
 	}
 	c.up.known = true

@@ -214,3 +214,21 @@ func TestCredentialsOfAnUnavailableSource(t *testing.T) {
 		})
 	}
 }
+
+// TestCredentialsAfterAnError: a Source at an http address that answers 500 to requests without
+// credentials, and has no https, gets them.
+func TestCredentialsAfterAnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := wired(t, fetch.Options{BearerToken: sourceSecret, Retries: -1}, func(w *wire, r *http.Request, _ int) {
+			if r.Header.Get("Authorization") == "" {
+				w.answer(500, "Connection: close\r\n", "")
+				return
+			}
+			w.answer(200, "Connection: close\r\n", "list")
+		})
+		if got, err := get(t.Context(), c, fetch.Request{URI: "/list", Document: true}); err != nil || got != "list" {
+			t.Errorf("Get = %q, %v", got, err)
+		}
+	})
+}

@@ -58,7 +58,8 @@ func WithoutUser(address string) string {
 		head, rest = before+"://", after
 	}
 	end := len(rest)
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 && !withinPassword(rest[len(protocol(rest)):i]) {
+	prefix := protocol(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 && !((found || prefix != "") && withinPassword(rest[len(prefix):i])) {
 		end = i
 	}
 	at := strings.LastIndexByte(rest[:end], '@')
