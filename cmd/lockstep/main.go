@@ -91,6 +91,9 @@ type observed struct {
 	written atomic.Bool
 }
 
+// Unwrap returns the writer that is observed.
+func (o *observed) Unwrap() goio.Writer { return o.to }
+
 func (o *observed) Write(p []byte) (int, error) {
 	o.written.Store(true)
 	return o.to.Write(p)

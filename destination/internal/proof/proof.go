@@ -42,7 +42,7 @@ func (m Mirror) ofDocuments(st *saved.Set) []report.Unproven {
 	baseline := m.command("--baseline")
 	if st.Foreign != nil && st.Partial && !st.Unselected {
 		reason, command := "not all of it could be read, and records that only the rest names may be missing", baseline
-		if st.Watermark.IsZero() {
+		if h := st.Harvest; st.Watermark.IsZero() && (h == nil || h.Seq == 0 && h.Fresh == 0) {
 			reason, command = "nothing of it could be read", m.command()
 		}
 		add(reason, "all of it can be read", command)

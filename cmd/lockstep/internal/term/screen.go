@@ -71,9 +71,15 @@ func unsafeRune(r rune) bool {
 	return unicode.IsControl(r) || r == 0x2028 || r == 0x2029 || unicode.Is(unicode.Bidi_Control, r)
 }
 
+// An observer passes on what it is given.
+type observer interface{ Unwrap() io.Writer }
+
 // Columns returns how wide the terminal is that stdout is; 0 if it is none.
 func (io IO) Columns() int {
 	w := io.Out
+	if o, ok := w.(observer); ok {
+		w = o.Unwrap()
+	}
 	if c, ok := w.(cleaner); ok {
 		w = c.w
 	}
