@@ -74,8 +74,8 @@ type Response struct {
 	Range  Range // of Body within the whole, for status 206
 	Body   io.ReadCloser
 
-	// Pipelined means that the request was sent before the responses to others had
-	// arrived. If the body is not as expected, it may be that of another resource; then
+	// Pipelined means that the request, or an earlier one on its connection, was sent
+	// before the responses to others had arrived. If the body is not as expected, it may be that of another resource; then
 	// [NoPipelining] has requests to that host sent one after the other.
 	Pipelined bool
 }

@@ -104,7 +104,7 @@ func (a *answer) sendSimple(ctx context.Context, req *http1.Request, u *url.URL)
 	}
 	a.got, a.reply.major, a.reply.Reused = resp.Began, version, resp.Reused || resp.Closes
 	a.Status, a.Header, a.Length, a.src, a.simple = resp.Status, resp.Header, resp.Length, resp, resp
-	a.Pipelined, a.reply.Shared = resp.Pipelined, resp.Pipelined
+	a.Pipelined, a.reply.Shared = resp.Pipelined, resp.Shared
 	return a.arrived(u)
 }
 

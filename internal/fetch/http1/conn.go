@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -45,6 +46,7 @@ type conn struct {
 	in     io.Reader // socket or secure
 	out    []byte
 	used   bool      // for an earlier request
+	mixed  bool      // several requests were under way at a time
 	served int       // requests
 	since  time.Time // when it was put into the Pool
 
@@ -81,6 +83,7 @@ func (c *conn) get(ctx context.Context, p *Pool, r *Request) (*Response, error) 
 		return nil, err
 	}
 	c.served++
+	resp.Pipelined = c.mixed && resp.Status == http.StatusOK
 	if resp.left == 0 && resp.chunks == nil {
 		resp.end(true, io.EOF)
 	}

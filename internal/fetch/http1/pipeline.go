@@ -125,7 +125,7 @@ func (p *Pool) getPipelined(ctx context.Context, r *Request) (*Response, error) 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	to := peer{r.Secure, r.Host}
+	to := peer{r.Secure, r.Host, true}
 	p.mu.Lock()
 	q := p.queueOf(to)
 	if !q.works() {
@@ -300,11 +300,13 @@ func (p *Pool) response(ctx context.Context, b *batch) (*Response, error) {
 			return nil, err
 		}
 	}
-	resp := &Response{pool: p, conn: c, buf: b.buf, Reused: true, Pipelined: b.size > 1, Began: b.sent, Patience: r.Patience}
+	c.mixed = c.mixed || b.size > 1
+	resp := &Response{pool: p, conn: c, buf: b.buf, Reused: true, Shared: b.size > 1, Pipelined: b.size > 1, Began: b.sent, Patience: r.Patience}
 	if err := p.patiently(b, r.Patience, b.at == 0, resp.readHeader); err != nil {
 		return nil, err
 	}
 	c.served++
+	resp.Pipelined = resp.Pipelined || c.mixed && resp.Status == http.StatusOK
 	if refused, sized := refuses(resp.Status), resp.Length >= 0 && resp.Length <= MaxPipelined; !sized || !refused && !r.expects(resp) {
 		if b.size > 1 && !refused {
 			return nil, errAlone // it may belong to another request
@@ -500,5 +502,5 @@ func putBuffer(buf *bufio.Reader) {
 func (p *Pool) NoPipelining(secure bool, host string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queueOf(peer{secure, host}).record.add(true, mostCost)
+	p.queueOf(peer{secure, host, true}).record.add(true, mostCost)
 }

@@ -206,6 +206,61 @@ func pipelineTo(t *testing.T, name string, do fault, secure, near bool) bool {
 	return p.pipelined.Load() > 0
 }
 
+// TestOneResponseBehind: a server that has responded twice to one of two pipelined requests, and
+// responds to the other when a third one has come, passes no body of that for one of the third.
+func TestOneResponseBehind(t *testing.T) {
+	t.Parallel()
+	for _, verified := range []bool{false, true} {
+		arrived, proceed := make(chan struct{}), make(chan struct{})
+		respond := func(c net.Conn, target string) {
+			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(resource(target)), resource(target))
+		}
+		c := newClient(t, serve(t, func(conn net.Conn, r *bufio.Reader, _ int) {
+			for target := path(r); target != ""; target = path(r) {
+				switch target {
+				case "/1":
+					close(arrived)
+					<-proceed
+				case "/2":
+					respond(conn, target)
+				case "/3":
+					if target = path(r); target == "" {
+						return
+					}
+					respond(conn, "/3")
+				}
+				if target != "/3" {
+					respond(conn, target)
+				}
+			}
+		}))
+		get := func(target string, verified bool) (string, *http1.Response) {
+			r := c.request(target)
+			r.Pipeline, r.Near, r.Length = verified, true, int64(len(resource(target)))
+			resp, err := c.Get(t.Context(), r)
+			if err != nil {
+				t.Error(err)
+				return "", &http1.Response{}
+			}
+			body, _ := io.ReadAll(resp)
+			return string(body), resp
+		}
+		get("/0", true)
+		var wg sync.WaitGroup
+		wg.Go(func() { get("/1", true) })
+		<-arrived
+		wg.Go(func() { get("/2", true) })
+		time.Sleep(50 * time.Millisecond) // until it waits
+		wg.Go(func() { get("/3", true) })
+		time.Sleep(50 * time.Millisecond) // likewise
+		close(proceed)
+		wg.Wait()
+		if body, resp := get("/4", verified); body != resource("/4") && !resp.Pipelined {
+			t.Errorf("verified %v: /4: %q, not pipelined", verified, body)
+		}
+	}
+}
+
 // A server that closes each connection after a number of requests, and says so, receives
 // few requests twice.
 func TestPipeliningLimit(t *testing.T) {

@@ -76,6 +76,10 @@ type Pool struct {
 type peer struct {
 	secure bool
 	host   string // as in the Host field
+
+	// verified keeps connections apart on which the caller verifies all responses: after
+	// pipelined requests, a faulty server may be one response behind.
+	verified bool
 }
 
 // Get sends r and returns the response once its header has arrived. The caller reads
@@ -94,7 +98,7 @@ func (p *Pool) Get(ctx context.Context, r *Request) (*Response, error) {
 
 // getAlone is Get for a request that is not pipelined.
 func (p *Pool) getAlone(ctx context.Context, r *Request) (*Response, error) {
-	to := peer{r.Secure, r.Host}
+	to := peer{r.Secure, r.Host, r.Pipeline}
 	for {
 		c := p.take(to)
 		if c == nil {

@@ -35,7 +35,8 @@ type Response struct {
 	Length    int64         // of the body; -1 if unknown
 	Reused    bool          // the connection had served another request
 	Closes    bool          // the connection serves no other
-	Pipelined bool          // the request was sent before the responses to others had arrived
+	Shared    bool          // the request was sent before the responses to others had arrived
+	Pipelined bool          // so was this or an earlier one on the connection: it may be the response to another
 	Began     time.Time     // when there was a connection
 	Patience  time.Duration // for each pause within the body
 
