@@ -9,6 +9,20 @@ import (
 	"lockstep/destination"
 )
 
+// backAndForth restores a mirror to an instant, and checks that the next run brings it into
+// step.
+func backAndForth(k *keeping, then time.Time) {
+	k.t.Helper()
+	d := k.destination()
+	if r, err := d.SyncPast(k.t.Context(), d, then); err != nil {
+		k.t.Fatalf("%v: %+v", err, r)
+	}
+	if r, err := k.at(); err != nil {
+		k.t.Errorf("%v: %+v", err, r)
+	}
+	k.same()
+}
+
 // TestRestoredWhatWasPending: a resource that was still to be fetched at the instant to which a
 // mirror is restored is fetched by the next run.
 func TestRestoredWhatWasPending(t *testing.T) {
@@ -32,14 +46,7 @@ func TestRestoredWhatWasPending(t *testing.T) {
 	then := time.Now()
 	s.setFault(nil)
 	k.run() // brings x2
-	d := k.destination()
-	if r, err := d.SyncPast(t.Context(), d, then); err != nil {
-		t.Fatalf("%v: %+v", err, r)
-	}
-	if r, err := k.at(); err != nil {
-		t.Errorf("%v: %+v", err, r)
-	}
-	k.same()
+	backAndForth(k, then)
 }
 
 // TestRestoredSelection: a mirror that is restored to an instant at which it selected less has
@@ -58,12 +65,5 @@ func TestRestoredSelection(t *testing.T) {
 	k.opts.Include = nil
 	s.put("/a/2", "a2")
 	k.run() // brings b1
-	d := k.destination()
-	if r, err := d.SyncPast(t.Context(), d, then); err != nil {
-		t.Fatalf("%v: %+v", err, r)
-	}
-	if r, err := k.at(); err != nil {
-		t.Errorf("%v: %+v", err, r)
-	}
-	k.same()
+	backAndForth(k, then)
 }

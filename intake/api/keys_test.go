@@ -461,8 +461,8 @@ func TestAPIKeysUnwritable(t *testing.T) {
 
 func TestAPIWatch(t *testing.T) {
 	t.Parallel()
-	told := make(chan string, 10)
-	a := newAPI(t, nil, api.Options{Changed: func(set string) { told <- set }})
+	notified := make(chan string, 10)
+	a := newAPI(t, nil, api.Options{Changed: func(set string) { notified <- set }})
 	ctx, stop := context.WithCancelCause(t.Context())
 	reports := make(chan intake.Report)
 	ended := make(chan error)
@@ -472,13 +472,13 @@ func TestAPIWatch(t *testing.T) {
 	}
 	go func() { ended <- set.Watch(ctx, func(r intake.Report) { reports <- r }) }()
 	a.want(put("http://x", "{}"), 201)
-	if r := <-reports; r.Created != 1 || <-told != "papers" {
-		t.Errorf("Watch told %+v", r)
+	if r := <-reports; r.Created != 1 || <-notified != "papers" {
+		t.Errorf("Watch notified %+v", r)
 	}
 	a.want(put("http://x", "{}"), 200)
 	a.want(del("http://x"), 200)
 	if r := <-reports; r.Deleted != 1 || r.Unchanged != 1 {
-		t.Errorf("Watch told %+v", r)
+		t.Errorf("Watch notified %+v", r)
 	}
 	stop(errEnough)
 	if err := <-ended; !errors.Is(err, errEnough) {

@@ -43,8 +43,8 @@ func TestAPIWatchAfterAnUnknownResult(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"", "A"} {
 		cat := &severed{Catalog: catalog.NewMem(nil)}
-		told := make(chan string, 10)
-		a := newAPI(t, cat, api.Options{Changed: func(set string) { told <- set }})
+		notified := make(chan string, 10)
+		a := newAPI(t, cat, api.Options{Changed: func(set string) { notified <- set }})
 		r := put("http://x", `{"length":1}`)
 		status := 200 // the change was made, but the first request is not known
 		if key != "" {
@@ -54,8 +54,8 @@ func TestAPIWatchAfterAnUnknownResult(t *testing.T) {
 		a.want(r, 500)
 		cat.down.Store(false)
 		a.want(r, status)
-		if len(told) != 1 {
-			t.Errorf("key %q: Options.Changed was called %d times, want once", key, len(told))
+		if len(notified) != 1 {
+			t.Errorf("key %q: Options.Changed was called %d times, want once", key, len(notified))
 		}
 		ctx, stop := context.WithCancelCause(t.Context())
 		reports := 0

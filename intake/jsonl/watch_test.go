@@ -119,7 +119,7 @@ func TestJSONLWatch(t *testing.T) {
 		select {
 		case <-reported:
 		case <-time.After(time.Minute):
-			t.Fatalf("nobody told of list %d", i)
+			t.Fatalf("no one was notified of list %d", i)
 		}
 		if got := len(said(t, cat)); got != n {
 			t.Errorf("list %d: the catalog holds %d, want %d", i, got, n)

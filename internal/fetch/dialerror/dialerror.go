@@ -1,4 +1,4 @@
-// Package dialerror tells connections that were not made in time from runs that have ended.
+// Package dialerror distinguishes connections that were not made in time from runs that have ended.
 package dialerror
 
 import (

@@ -94,32 +94,6 @@ type batch struct {
 
 var batchBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, batchBuffer) }}
 
-// A bodyBuffer has a body that was read because another response follows. There are two
-// sizes, as hundreds of small ones may wait.
-type bodyBuffer struct{ b []byte }
-
-const smallBody = 4 << 10
-
-var (
-	smallBodies = sync.Pool{New: func() any { return &bodyBuffer{make([]byte, smallBody)} }}
-	largeBodies = sync.Pool{New: func() any { return &bodyBuffer{make([]byte, MaxPipelined)} }}
-)
-
-func newBody(length int64) *bodyBuffer {
-	if length <= smallBody {
-		return smallBodies.Get().(*bodyBuffer)
-	}
-	return largeBodies.Get().(*bodyBuffer)
-}
-
-func (b *bodyBuffer) release() {
-	if len(b.b) == smallBody {
-		smallBodies.Put(b)
-	} else {
-		largeBodies.Put(b)
-	}
-}
-
 // getPipelined sends r in a batch. Its error is errAlone if r has to be sent alone.
 func (p *Pool) getPipelined(ctx context.Context, r *Request) (*Response, error) {
 	if ctx.Err() != nil {
