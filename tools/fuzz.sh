@@ -6,14 +6,19 @@
 # FUZZ_TOTAL seconds (default 240) bound the whole: with many targets each runs
 # for less time, but for no less than a second. The test binary of a package is
 # built once for all its targets.
+# FUZZ_SHARE=N runs one package in N, every day others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-declare -A targets=() # names by directory
+declare -A targets=() numbers=() # of each directory
 count=0
+share=${FUZZ_SHARE:-1}
+today=$(($(date +%s) / 86400 % share))
 while IFS=: read -r file line; do
 	name=${line#func }
 	dir=$(dirname "$file")
+	[[ -n "${numbers[$dir]:-}" ]] || numbers[$dir]=${#numbers[@]}
+	((numbers[$dir] % share == today)) || continue
 	targets[$dir]="${targets[$dir]:-} ${name%%(*}"
 	count=$((count + 1))
 done < <(git grep -E --untracked '^func Fuzz[A-Z][A-Za-z0-9_]*\(' -- '*_test.go' | sort)
