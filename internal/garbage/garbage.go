@@ -54,13 +54,13 @@ func TuneUpstreams() { tune(garbagePercent, upstreamsLimit) }
 func TuneHub() { tune(hubGarbagePercent, hubLimit) }
 
 // tune makes the collector run less often, and has the memory limit follow the number of
-// bytes that are in use.
-func tune(percent int, limit func(live int64) int64) {
+// bytes that are in use, and of those among them in which the collector looks for pointers.
+func tune(percent int, limit func(live, scanned int64) int64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		first := limit(0)
+		first := limit(0, 0)
 		debug.SetMemoryLimit(first)
 		followLiveMemory(first, limit)
 	}
@@ -68,12 +68,12 @@ func tune(percent int, limit func(live int64) int64) {
 
 // followLiveMemory adjusts the memory limit after each garbage collection. present
 // is the present one.
-func followLiveMemory(present int64, limit func(live int64) int64) {
+func followLiveMemory(present int64, limit func(live, scanned int64) int64) {
 	type sentinel struct{ _ *byte } // the pointer gives it a place of its own in memory
 	runtime.AddCleanup(new(sentinel), func(present int64) {
-		sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-		metrics.Read(sample)
-		next := limit(int64(sample[0].Value.Uint64()))
+		samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/heap:bytes"}}
+		metrics.Read(samples)
+		next := limit(int64(samples[0].Value.Uint64()), int64(samples[1].Value.Uint64()))
 		if next != present {
 			debug.SetMemoryLimit(next)
 		}
@@ -81,21 +81,23 @@ func followLiveMemory(present int64, limit func(live int64) int64) {
 	}, present)
 }
 
-// memoryLimit returns the limit for a number of bytes that are in use. A limit
-// close to them would make the collector run all the time.
-func memoryLimit(live int64) int64 {
-	return min(max(2*live+spareMemory, leastMemory), mostMemory)
+// memoryLimit returns the limit for a number of bytes that are in use. A limit close to
+// them would make the collector run all the time. What a collection costs depends on the
+// bytes in which it looks for pointers: contents in memory, which have none, need no room
+// for as much garbage.
+func memoryLimit(live, scanned int64) int64 {
+	return min(max(live+min(live, scanned)+spareMemory, leastMemory), mostMemory)
 }
 
 // sourceLimit is memoryLimit for a Source.
-func sourceLimit(live int64) int64 { return max(live+live/2+spareMemory, leastMemory) }
+func sourceLimit(live, _ int64) int64 { return max(live+live/2+spareMemory, leastMemory) }
 
 // upstreamsLimit is memoryLimit with many upstreams. What is in use is bounded by their
 // number, not by what one of them sends: above upstreamsMemory the limit grows with it.
-func upstreamsLimit(live int64) int64 {
-	return max(sourceLimit(live), upstreamsMemory)
+func upstreamsLimit(live, scanned int64) int64 {
+	return max(sourceLimit(live, scanned), upstreamsMemory)
 }
 
 // hubLimit is memoryLimit for a hub. Its memory grows with its subscriptions: where
 // more is in use, garbage is collected as often as by default.
-func hubLimit(live int64) int64 { return max(2*live+spareMemory, leastMemory) }
+func hubLimit(live, _ int64) int64 { return max(2*live+spareMemory, leastMemory) }

@@ -10,7 +10,7 @@ func TestMemoryLimitWithUpstreams(t *testing.T) {
 		{100 << 20, 512 << 20},
 		{400 << 20, 624 << 20},
 	} {
-		if got := upstreamsLimit(tt.live); got != tt.want {
+		if got := upstreamsLimit(tt.live, tt.live); got != tt.want {
 			t.Errorf("%d MiB in use: limit %d MiB, want %d", tt.live>>20, got>>20, tt.want>>20)
 		}
 	}
@@ -24,7 +24,7 @@ func TestMemoryLimitOfASource(t *testing.T) {
 		{16 << 20, 56 << 20},
 		{80 << 20, 144 << 20},
 	} {
-		if got := sourceLimit(tt.live); got != tt.want {
+		if got := sourceLimit(tt.live, tt.live); got != tt.want {
 			t.Errorf("%d MiB in use: limit %d MiB, want %d", tt.live>>20, got>>20, tt.want>>20)
 		}
 	}
@@ -34,15 +34,17 @@ func TestMemoryLimitOfASource(t *testing.T) {
 // memory that is promised.
 func TestMemoryLimit(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ live, want int64 }{
-		{0, 56 << 20},
-		{16 << 20, 56 << 20},
-		{40 << 20, 104 << 20},
-		{76 << 20, 176 << 20},
-		{300 << 20, 176 << 20},
+	for _, tt := range []struct{ live, scanned, want int64 }{
+		{0, 0, 56 << 20},
+		{16 << 20, 16 << 20, 56 << 20},
+		{40 << 20, 40 << 20, 104 << 20},
+		{40 << 20, 60 << 20, 104 << 20}, // as measured when the collection began
+		{40 << 20, 10 << 20, 74 << 20},
+		{76 << 20, 76 << 20, 176 << 20},
+		{300 << 20, 300 << 20, 176 << 20},
 	} {
-		if got := memoryLimit(tt.live); got != tt.want {
-			t.Errorf("%d MiB in use: limit %d MiB, want %d", tt.live>>20, got>>20, tt.want>>20)
+		if got := memoryLimit(tt.live, tt.scanned); got != tt.want {
+			t.Errorf("%d MiB in use, pointers in %d MiB: limit %d MiB, want %d", tt.live>>20, tt.scanned>>20, got>>20, tt.want>>20)
 		}
 	}
 }
@@ -55,7 +57,7 @@ func TestMemoryLimitOfAHub(t *testing.T) {
 		{16 << 20, 56 << 20},
 		{300 << 20, 624 << 20},
 	} {
-		if got := hubLimit(tt.live); got != tt.want {
+		if got := hubLimit(tt.live, tt.live); got != tt.want {
 			t.Errorf("%d MiB in use: limit %d MiB, want %d", tt.live>>20, got>>20, tt.want>>20)
 		}
 	}
