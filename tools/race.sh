@@ -22,6 +22,15 @@ race() { # PACKAGE... [FLAG...]
 own='aggregator|bench|deploy/.*|destination|source|bridge|repository|cmd/lockstep|examples/.*'
 serial='resourcesync|atompmh|oaipmh|oaipmh/oaipmhtest|patch|internal/(iri|xmlscan|weblink|negotiate|linkrel|nesting|private)'
 module=$(go list -m)
+
+# concurrent lists the packages with tests whose code or tests do several things at a
+# time.
+concurrent() {
+	go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./... | while read -r package dir; do
+		! grep -qE '^\s*go |\.Go\(|"sync["/]|"net/http["/]' "$dir"/*.go || echo "$package"
+	done
+}
+
 # Most of them keep one processor busy, so they run beside the rest.
 apart() {
 	race ./destination -skip 'Kill|PowerCut|Memory' -histories 15 -pasts 1 -follows 10 -pushes 6 -push-steps 30 -keep.lives 4 -break.files 60 -swap.lives 3 -fault.step 9 -rapid.checks 15
@@ -36,7 +45,7 @@ apart() {
 apart >"$log.apart" 2>&1 &
 beside=$!
 failed=0
-race $(go list ./... | grep -vxE "$module(/($own|$serial))?") -skip 'Kill|Large|Memory' || failed=1
+race $(concurrent | grep -vxE "$module(/($own|$serial))?") -skip 'Kill|Large|Memory' || failed=1
 wait "$beside" || failed=1
 cat "$log.apart"
 ((failed == 0)) || exit 1
