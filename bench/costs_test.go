@@ -19,11 +19,7 @@ import (
 // on the load. The system calls are counted by strace; waiting of Go's runtime for itself
 // (nanosleep) is left out, as strace multiplies it.
 func BenchmarkSyncCosts(b *testing.B) {
-	for _, program := range []string{"nginx", "strace"} {
-		if _, err := exec.LookPath(program); err != nil {
-			b.Skipf("needs %s: %v", program, err)
-		}
-	}
+	needs(b, "nginx", "strace")
 	dir := benchDir(b, "lockstep-costs-*")
 	program := filepath.Join(dir, "lockstep")
 	if out, err := exec.Command("go", "build", "-o", program, "lockstep/cmd/lockstep").CombinedOutput(); err != nil {

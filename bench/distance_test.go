@@ -33,6 +33,9 @@ var (
 // the tools that get the same URIs to files and nothing else. Those that would
 // take minutes get fewer of them, and are compared by their rate.
 func BenchmarkDistance(b *testing.B) {
+	if !*distanceAlone {
+		needs(b, "curl", "aria2c", "wget")
+	}
 	src := startFarSource(b, *distanceFiles, *distanceSize, *distanceTrip)
 	curl := src.list(b, src.files, "url = %[1]q\noutput = %[2]q\n")
 	aria := src.list(b, min(*distanceSlow, src.files), "%[1]s\n  out=%[2]s\n")

@@ -38,9 +38,7 @@ const (
 // file and writes packages and manifests, beside zip storing the same tree. The
 // ratios are of medians.
 func BenchmarkDumpSmall(b *testing.B) {
-	if _, err := exec.LookPath("zip"); err != nil {
-		b.Skipf("needs zip: %v", err)
-	}
+	needs(b, "zip")
 	parent := memoryDir(b, *dumpDir, "lockstep-dump-")
 	for _, ext := range []string{"bin", "txt"} { // what is stored, what is deflated
 		b.Run(ext, func(b *testing.B) {

@@ -51,6 +51,7 @@ func BenchmarkSyncOnDemand(b *testing.B) {
 // Dump, verified and recorded, beside curl and unzip of the same package, which
 // do neither.
 func BenchmarkSyncDump(b *testing.B) {
+	needs(b, "curl", "unzip")
 	src := startDumps(b, *syncFiles, int64(*syncSize), true, 0)
 	packages := src.packages(b)
 	for b.Loop() {

@@ -38,6 +38,7 @@ var (
 // and then sha256sum, two files at a time; and beside a bare program that reads, hashes with
 // SHA-256 and writes all of them at once.
 func BenchmarkSyncLarge(b *testing.B) {
+	needs(b, "curl", "sha256sum")
 	src := startLarge(b)
 	total := float64(*largeFiles) * float64(*largeSize)
 	for b.Loop() {

@@ -28,11 +28,7 @@ const wrkSeconds = 3
 // is, and compressed. The ratios are of medians of three. Then a thousand
 // connections ask ours, and its memory is read.
 func BenchmarkServeNginx(b *testing.B) {
-	for _, program := range []string{"nginx", "wrk"} {
-		if _, err := exec.LookPath(program); err != nil {
-			b.Skipf("needs %s: %v", program, err)
-		}
-	}
+	needs(b, "nginx", "wrk")
 	dir := benchDir(b, "lockstep-serve-*")
 	script := filepath.Join(dir, "files.lua")
 	files := filepath.Join(dir, "files")

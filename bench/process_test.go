@@ -18,6 +18,16 @@ import (
 // memoryPoll is how often a process is asked for its peak memory.
 const memoryPoll = 4 * time.Millisecond
 
+// needs skips the benchmark unless the programs are installed.
+func needs(b *testing.B, programs ...string) {
+	b.Helper()
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			b.Skipf("needs %s: %v", program, err)
+		}
+	}
+}
+
 // timed runs c and returns its seconds and its peak memory in bytes. The peak
 // is the kernel's figure for the running process: that of an ended process
 // includes the memory of the process that started it.

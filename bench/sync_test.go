@@ -51,6 +51,7 @@ var (
 // BenchmarkSyncBaseline sets the first sync of a collection, a process of its
 // own: verified, atomic, recorded; beside curl fetching the same URIs to files.
 func BenchmarkSyncBaseline(b *testing.B) {
+	needs(b, "curl")
 	src := startSource(b, *syncFiles, *syncBig)
 	list := curlList(b, src)
 	for b.Loop() {

@@ -28,11 +28,7 @@ import (
 // files: over HTTP, and over TLS with HTTP/1.1 alone and with HTTP/2 offered, where curl
 // is the better of both protocols. All in turn, as processes; the times are medians.
 func BenchmarkSyncNginx(b *testing.B) {
-	for _, program := range []string{"nginx", "curl"} {
-		if _, err := exec.LookPath(program); err != nil {
-			b.Skipf("needs %s: %v", program, err)
-		}
-	}
+	needs(b, "nginx", "curl")
 	dir := benchDir(b, "lockstep-nginx-*")
 	program := filepath.Join(dir, "lockstep")
 	if out, err := exec.Command("go", "build", "-o", program, "lockstep/cmd/lockstep").CombinedOutput(); err != nil {
