@@ -101,7 +101,7 @@ func (x *index) stretch(ctx context.Context, b *batch, past string) (next string
 		}
 		if len(rest) > 0 && rest[0].URI == uri {
 			now := &rest[0]
-			if rest = rest[1:]; x.cur.Reformat || is.Deleted || is.Seq != now.Seq || is.Spot != timeOf(now) {
+			if rest = rest[1:]; x.cur.Reformat || !is.isOf(now) {
 				err = b.add(ctx, now, is, timeOf(now))
 			}
 		} else if !is.Deleted {
@@ -142,7 +142,7 @@ func newBatch(x *index) *batch {
 // put processes a resource in the state after a change.
 func (b *batch) put(ctx context.Context, r *catalog.Record, at spot) error {
 	old, err := b.row(ctx, r.URI)
-	if err != nil || old != nil && !old.Deleted && old.Seq == r.Seq && old.Spot == at {
+	if err != nil || old != nil && old.isOf(r) {
 		return err
 	}
 	return b.add(ctx, r, old, at)
@@ -167,29 +167,35 @@ func (b *batch) row(ctx context.Context, uri string) (*row, error) {
 
 // add makes an item of a resource; old is its previous state, or nil.
 func (b *batch) add(ctx context.Context, r *catalog.Record, old *row, at spot) error {
-	now := &row{Spot: at, Seq: r.Seq}
-	var err error
-	if now.Identifier, err = b.identify(ctx, r); err != nil {
-		return err
-	}
-	prefix, err := b.format(ctx, r)
+	now, unread, err := b.item(ctx, r, old)
 	if err != nil {
 		return err
 	}
-	switch prefix {
-	case "":
-	case dublinCore:
-		now.DublinCore = true
-	default:
-		now.Formats = []string{prefix}
+	if unread != nil {
+		b.x.opts.Logger.WarnContext(ctx, "cannot be read now for harvesters", slog.String("set", b.x.Name), slog.String("uri", r.URI), slog.Any("err", unread))
+		b.set(keyUnread+r.URI, "")
+	}
+	now.date(at)
+	b.replace(r.URI, old, now)
+	return nil
+}
+
+// item returns the item of a resource; unread says why its content cannot be read at
+// present.
+func (b *batch) item(ctx context.Context, r *catalog.Record, old *row) (now *row, unread, err error) {
+	now = &row{Spot: timeOf(r), Seq: r.Seq}
+	if now.Identifier, err = b.identify(ctx, r); err != nil {
+		return nil, nil, err
+	}
+	if unread, err = b.format(ctx, r, old, now); err != nil {
+		return nil, nil, err
 	}
 	if b.x.Collections {
 		if now.Collections, err = b.collections(ctx, r); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
-	b.replace(r.URI, old, now)
-	return nil
+	return now, unread, nil
 }
 
 // removed makes a deleted item of a former one.

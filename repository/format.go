@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"mime"
@@ -74,19 +76,41 @@ func isAddress(s string) bool {
 	return err == nil && len(s) <= maxAddress && sayable(s)
 }
 
-// format returns the prefix of the format of a resource's content, or "".
-func (b *batch) format(ctx context.Context, r *catalog.Record) (string, error) {
+// errNoRecord reports content that was read to its end and cannot be a record.
+var errNoRecord = errors.New("the content cannot be a record")
+
+// format determines the format of a resource's content for now, its item; old is the
+// previous state of the item, or nil. If the content cannot be read at present, unread
+// says why, and the item keeps the format it had: it was not deleted.
+func (b *batch) format(ctx context.Context, r *catalog.Record, old, now *row) (unread, err error) {
+	prefix, err := b.prefix(ctx, r)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, errNoRecord):
+		b.x.opts.Logger.DebugContext(ctx, "no record of its own format", slog.String("uri", r.URI), slog.Any("err", err))
+	case err != nil:
+		if old != nil && !old.Deleted {
+			now.DublinCore, now.Formats = old.DublinCore, old.Formats
+		}
+		return err, nil
+	case prefix == dublinCore:
+		now.DublinCore = true
+	case prefix != "":
+		now.Formats = []string{prefix}
+	}
+	return nil, nil
+}
+
+// prefix returns the prefix of the format of a resource's content, or "".
+func (b *batch) prefix(ctx context.Context, r *catalog.Record) (string, error) {
 	x := b.x
 	if x.Open == nil || !isXML(r.Type) || r.Length > maxDocument {
 		return "", nil
 	}
 	m, err := x.document(ctx, r)
 	if err != nil {
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		x.opts.Logger.DebugContext(ctx, "no record of its own format", slog.String("uri", r.URI), slog.Any("err", err))
-		return "", nil
+		return "", err
 	}
 	if m.Namespace == oaipmh.DublinCoreNamespace {
 		return dublinCore, nil
@@ -112,16 +136,22 @@ func (b *batch) format(ctx context.Context, r *catalog.Record) (string, error) {
 
 // document reads the content of a resource as the metadata of a record. It adds
 // the location of the schema if the document does not state it and the format is
-// well known.
+// well known. The error matches errNoRecord if a later attempt would have the same
+// result.
 func (x *index) document(ctx context.Context, r *catalog.Record) (oaipmh.Metadata, error) {
 	content, err := x.Open(ctx, r)
 	if err != nil {
 		return oaipmh.Metadata{}, err
 	}
 	defer content.Close() // opened for reading only
-	m, err := oaipmh.Document(io.LimitReader(content, maxDocument+1), maxDocument)
+	in := &meter{in: io.LimitReader(content, maxDocument+1)}
+	m, err := oaipmh.Document(in, maxDocument)
 	if err != nil {
-		return m, err
+		_, _ = io.Copy(io.Discard, in)                                                 // the meter has the error
+		if in.err != nil || r.Length >= 0 && in.read != min(r.Length, maxDocument+1) { // not what the catalog describes: a change follows
+			return m, err
+		}
+		return m, fmt.Errorf("%w: %w", errNoRecord, err)
 	}
 	if m.Namespace == oaipmh.DublinCoreNamespace {
 		m.Locate(oaipmh.DublinCoreSchema)
@@ -129,6 +159,22 @@ func (x *index) document(ctx context.Context, r *catalog.Record) (oaipmh.Metadat
 		m.Locate(wellKnown[m.Namespace].Schema)
 	}
 	return m, nil
+}
+
+// A meter counts the bytes read from in, and records why reading failed.
+type meter struct {
+	in   io.Reader
+	read int64
+	err  error
+}
+
+func (m *meter) Read(p []byte) (int, error) {
+	n, err := m.in.Read(p)
+	m.read += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		m.err = err
+	}
+	return n, err
 }
 
 // isXML reports whether a media type is that of XML (RFC 7303).

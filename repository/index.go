@@ -95,6 +95,7 @@ type cursor struct {
 type row struct {
 	Spot       spot        `json:"at"`
 	Seq        catalog.Seq `json:"seq,omitempty"`
+	Changed    int64       `json:"ev,omitempty"` // when the resource changed, in microseconds, if that is not the time of its Spot
 	Deleted    bool        `json:"deleted,omitempty"`
 	DublinCore bool        `json:"dc,omitempty"`  // its content is oai_dc
 	Identifier string      `json:"id,omitempty"`  // if it differs from the URI
@@ -103,6 +104,30 @@ type row struct {
 
 	Collections []string `json:"in,omitempty"`   // specs of its collections; of a deleted item the last
 	Left        []string `json:"left,omitempty"` // specs of former collections
+}
+
+// isOf reports whether the row is of the resource in this state.
+func (is *row) isOf(r *catalog.Record) bool {
+	if is.Deleted || is.Seq != r.Seq {
+		return false
+	}
+	return is.changed() == r.EventTime.UnixMicro() || is.Changed == 0 && is.Spot.Number > 0 // from a version that did not record it
+}
+
+// changed returns when the resource changed, in microseconds.
+func (is *row) changed() int64 {
+	if is.Changed != 0 {
+		return is.Changed
+	}
+	return is.Spot.At
+}
+
+// date gives the item a datestamp other than the time of the resource's change.
+func (is *row) date(at spot) {
+	changed := is.changed()
+	if is.Spot, is.Changed = at, 0; changed != at.At {
+		is.Changed = changed
+	}
 }
 
 // A spot is a position in the lists.

@@ -9,8 +9,9 @@ import (
 )
 
 // A resource that could not be read for a response was left out, and the
-// harvester may never request it again. It is therefore recorded here, and gets
-// a new datestamp once it can be read, so that harvesters find it.
+// harvester may never request it again; of one that could not be read for the index
+// the present format is unknown. Both are therefore recorded here, and get a new
+// datestamp once they can be read, so that harvesters find them.
 
 const (
 	unreadEvery = 5 * time.Second // minimum time between attempts
@@ -56,6 +57,9 @@ func (x *index) settle(ctx context.Context) error {
 			return err
 		}
 	}
+	if len(b.rows) == unreadMost {
+		x.settled = time.Time{} // all can be read again: the next request continues
+	}
 	return b.flush(ctx)
 }
 
@@ -72,11 +76,13 @@ func (b *batch) settle(ctx context.Context, uri string) error {
 	if err != nil || !ok {
 		return err // it was deleted, by a change that follows
 	}
-	prefix, err := b.format(ctx, &r)
-	if err != nil || prefix == "" {
+	now, unread, err := b.item(ctx, &r, is)
+	if err != nil || unread != nil {
 		return err
 	}
 	b.drop(keyUnread + uri)
 	b.x.cur.Gone++
-	return b.add(ctx, &r, is, spot{At: b.x.mark.At.UnixMicro(), Number: b.x.cur.Gone})
+	now.date(spot{At: b.x.mark.At.UnixMicro(), Number: b.x.cur.Gone})
+	b.replace(uri, is, now)
+	return nil
 }
