@@ -106,7 +106,7 @@ func (x *index) stretch(ctx context.Context, b *batch, past string) (next string
 			}
 		} else if !is.Deleted {
 			x.cur.Gone++ // numbers start at 1: a change may have exactly the time of the Mark
-			b.removed(uri, is, spot{At: x.cur.Since, Number: x.cur.Gone})
+			err = b.removed(ctx, uri, is, spot{At: x.cur.Since, Number: x.cur.Gone})
 		}
 		if err == nil && len(b.rows) >= 2*batchItems { // many were deleted: commit what is done
 			err = b.flush(ctx)
@@ -131,7 +131,7 @@ type batch struct {
 	x       *index
 	updates []catalog.Update
 	rows    map[string]*row   // the new state of changed items
-	owners  map[string]string // assigned identifiers, by URI
+	owners  map[string]string // the URIs of items whose identifiers have changed owners; "" means none
 	known   map[string]bool   // specs of collections that the index has
 }
 
@@ -154,8 +154,7 @@ func (b *batch) remove(ctx context.Context, uri string, at spot) error {
 	if err != nil || old == nil || old.Deleted && old.Spot == at {
 		return err
 	}
-	b.removed(uri, old, at)
-	return nil
+	return b.removed(ctx, uri, old, at)
 }
 
 func (b *batch) row(ctx context.Context, uri string) (*row, error) {
@@ -176,8 +175,7 @@ func (b *batch) add(ctx context.Context, r *catalog.Record, old *row, at spot) e
 		b.set(keyUnread+r.URI, "")
 	}
 	now.date(at)
-	b.replace(r.URI, old, now)
-	return nil
+	return b.replace(ctx, r.URI, old, now)
 }
 
 // item returns the item of a resource; unread says why its content cannot be read at
@@ -199,12 +197,12 @@ func (b *batch) item(ctx context.Context, r *catalog.Record, old *row) (now *row
 }
 
 // removed makes a deleted item of a former one.
-func (b *batch) removed(uri string, old *row, at spot) {
-	b.replace(uri, old, &row{Spot: at, Deleted: true, Identifier: old.Identifier, Collections: old.Collections})
+func (b *batch) removed(ctx context.Context, uri string, old *row, at spot) error {
+	return b.replace(ctx, uri, old, &row{Spot: at, Deleted: true, Identifier: old.Identifier, Collections: old.Collections})
 }
 
 // replace replaces the state old of an item by now.
-func (b *batch) replace(uri string, old, now *row) {
+func (b *batch) replace(ctx context.Context, uri string, old, now *row) error {
 	if old == nil {
 		b.x.cur.Items++
 		old = &row{}
@@ -234,14 +232,47 @@ func (b *batch) replace(uri string, old, now *row) {
 		item.collections = []string{c}
 		b.list(c, now, item)
 	}
-	if old.Identifier != now.Identifier && old.Identifier != "" {
-		b.drop(keyIdentifier + old.Identifier)
-	}
-	if now.Identifier != "" {
-		b.set(keyIdentifier+now.Identifier, uri)
+	if err := b.own(ctx, uri, old.Identifier, now); err != nil {
+		return err
 	}
 	b.setJSON(keyURI+uri, now)
 	b.rows[uri] = now
+	return nil
+}
+
+// own makes the identifier of an item its own, in place of the former one, which may
+// be that of another item since this one was deleted.
+func (b *batch) own(ctx context.Context, uri, former string, now *row) error {
+	if former != now.Identifier && former != "" {
+		owner, err := b.owner(ctx, former)
+		if err != nil {
+			return err
+		}
+		if owner == uri {
+			b.drop(keyIdentifier + former)
+			b.owners[former] = ""
+		}
+	}
+	if now.Identifier == "" {
+		return nil
+	}
+	if now.Deleted {
+		if owner, err := b.owner(ctx, now.Identifier); err != nil || owner != uri && owner != "" {
+			return err
+		}
+	}
+	b.set(keyIdentifier+now.Identifier, uri)
+	b.owners[now.Identifier] = uri
+	return nil
+}
+
+// owner returns the URI of the item with an identifier that is not its URI, or "".
+func (b *batch) owner(ctx context.Context, identifier string) (uri string, err error) {
+	if uri, ok := b.owners[identifier]; ok {
+		return uri, nil
+	}
+	uri, _, err = b.x.get(ctx, keyIdentifier+identifier)
+	return uri, err
 }
 
 // list adds an item to the lists of a collection, or with "" to those of all items.
@@ -266,12 +297,9 @@ func (b *batch) identify(ctx context.Context, r *catalog.Record) (string, error)
 	if id == "" {
 		return escapedURI(r.URI), nil
 	}
-	owner := b.owners[id]
-	if owner == "" {
-		var err error
-		if owner, _, err = b.x.get(ctx, keyIdentifier+id); err != nil {
-			return "", err
-		}
+	owner, err := b.owner(ctx, id)
+	if err != nil {
+		return "", err
 	}
 	if owner != "" && owner != r.URI {
 		other, err := b.row(ctx, owner)
@@ -285,7 +313,6 @@ func (b *batch) identify(ctx context.Context, r *catalog.Record) (string, error)
 	if other, err := b.row(ctx, id); err != nil || other != nil {
 		return escapedURI(r.URI), err // it is the URI of another resource
 	}
-	b.owners[id] = r.URI
 	return id, nil
 }
 

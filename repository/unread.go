@@ -83,6 +83,5 @@ func (b *batch) settle(ctx context.Context, uri string) error {
 	b.drop(keyUnread + uri)
 	b.x.cur.Gone++
 	now.date(spot{At: b.x.mark.At.UnixMicro(), Number: b.x.cur.Gone})
-	b.replace(uri, is, now)
-	return nil
+	return b.replace(ctx, uri, is, now)
 }
