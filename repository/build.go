@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"lockstep/catalog"
@@ -15,12 +17,13 @@ import (
 
 // follow processes the changes after the cursor.
 func (x *index) follow(ctx context.Context) error {
-	b := newBatch(x)
+	b := newBatch(x, 0)
 	for c, err := range x.catalog.Changes(ctx, x.Catalog, x.cur.Seq) {
 		if err != nil {
 			return err
 		}
 		at := spot{At: c.EventTime.UnixMicro()}
+		b.at = at.At
 		if c.Change == resourcesync.Deleted {
 			err = b.remove(ctx, c.URI, at)
 		} else {
@@ -48,7 +51,7 @@ func (x *index) build(ctx context.Context) error {
 		return fmt.Errorf("how far it is: %w", err)
 	}
 	for last := string(past); x.cur.Building; {
-		b := newBatch(x)
+		b := newBatch(x, x.cur.Since)
 		if last, err = x.stretch(ctx, b, last); err != nil {
 			return err
 		}
@@ -99,20 +102,15 @@ func (x *index) stretch(ctx context.Context, b *batch, past string) (next string
 			}
 			rest = rest[1:]
 		}
+		var now *catalog.Record
 		if len(rest) > 0 && rest[0].URI == uri {
-			now := &rest[0]
-			if rest = rest[1:]; x.cur.Reformat || !is.isOf(now) {
-				err = b.add(ctx, now, is, timeOf(now))
-			}
-		} else if !is.Deleted {
-			x.cur.Gone++ // numbers start at 1: a change may have exactly the time of the Mark
-			err = b.removed(ctx, uri, is, spot{At: x.cur.Since, Number: x.cur.Gone})
+			now, rest = &rest[0], rest[1:]
 		}
-		if err == nil && len(b.rows) >= 2*batchItems { // many were deleted: commit what is done
-			err = b.flush(ctx)
-		}
-		if err != nil {
+		if err := b.compare(ctx, uri, is, now); err != nil {
 			return "", err
+		}
+		if len(b.rows) >= 2*batchItems { // many were deleted: commit what is done
+			return uri, nil
 		}
 	}
 	for i := range rest {
@@ -123,20 +121,58 @@ func (x *index) stretch(ctx context.Context, b *batch, past string) (next string
 	return next, nil
 }
 
+// compare brings an item up to date with its resource, nil if there is none.
+func (b *batch) compare(ctx context.Context, uri string, is *row, r *catalog.Record) error {
+	if changed, ok := b.rows[uri]; ok {
+		is = changed // in this batch, as the owner of an identifier
+	}
+	if b.x.cur.Mend && is != nil {
+		if err := b.mend(ctx, uri, is, r); err != nil {
+			return err
+		}
+		var err error
+		if is, err = b.row(ctx, uri); err != nil {
+			return err
+		}
+	}
+	switch {
+	case r == nil && (is == nil || is.Deleted):
+		return nil
+	case r == nil:
+		return b.removed(ctx, uri, is, b.fresh())
+	case is == nil || b.x.cur.Reformat || !is.isOf(r):
+		return b.add(ctx, r, is, timeOf(r))
+	}
+	return nil
+}
+
 func timeOf(r *catalog.Record) spot { return spot{At: r.EventTime.UnixMicro()} }
 
 // A batch is changes of the index that are written in one transaction, with the
 // cursor.
 type batch struct {
 	x       *index
-	updates []catalog.Update
-	rows    map[string]*row   // the new state of changed items
-	owners  map[string]string // the URIs of items whose identifiers have changed owners; "" means none
-	known   map[string]bool   // specs of collections that the index has
+	updates updates
+	at      int64               // when the changes were made or noticed, in microseconds
+	rows    map[string]*row     // the new state of changed items; nil: there is none any more
+	owners  map[string]string   // the URIs of items, by identifier, where they have changed; "" means none
+	claims  map[string][]string // the URIs of items, by the identifiers that they claim now
+	known   map[string]bool     // specs of collections that the index has
 }
 
-func newBatch(x *index) *batch {
-	return &batch{x: x, rows: make(map[string]*row), owners: make(map[string]string), known: make(map[string]bool)}
+// newBatch returns an empty batch of changes that were made or noticed at a time.
+func newBatch(x *index, at int64) *batch {
+	return &batch{
+		x: x, at: at, updates: make(updates),
+		rows: make(map[string]*row), owners: make(map[string]string), claims: make(map[string][]string), known: make(map[string]bool),
+	}
+}
+
+// fresh returns a spot for an item that changes although its resource does not, after
+// all that has been listed before.
+func (b *batch) fresh() spot {
+	b.x.cur.Gone++ // numbers start at 1: a change may have exactly this time
+	return spot{At: b.at, Number: b.x.cur.Gone}
 }
 
 // put processes a resource in the state after a change.
@@ -158,7 +194,7 @@ func (b *batch) remove(ctx context.Context, uri string, at spot) error {
 }
 
 func (b *batch) row(ctx context.Context, uri string) (*row, error) {
-	if r := b.rows[uri]; r != nil {
+	if r, ok := b.rows[uri]; ok {
 		return r, nil
 	}
 	return b.x.row(ctx, uri)
@@ -172,7 +208,7 @@ func (b *batch) add(ctx context.Context, r *catalog.Record, old *row, at spot) e
 	}
 	if unread != nil {
 		b.x.opts.Logger.WarnContext(ctx, "cannot be read now for harvesters", slog.String("set", b.x.Name), slog.String("uri", r.URI), slog.Any("err", unread))
-		b.set(keyUnread+r.URI, "")
+		b.updates.set(keyUnread+r.URI, "")
 	}
 	now.date(at)
 	return b.replace(ctx, r.URI, old, now)
@@ -182,8 +218,12 @@ func (b *batch) add(ctx context.Context, r *catalog.Record, old *row, at spot) e
 // present.
 func (b *batch) item(ctx context.Context, r *catalog.Record, old *row) (now *row, unread, err error) {
 	now = &row{Spot: timeOf(r), Seq: r.Seq}
-	if now.Identifier, err = b.identify(ctx, r); err != nil {
+	former, err := b.identify(ctx, r, now)
+	if err != nil {
 		return nil, nil, err
+	}
+	if old == nil || old.Deleted {
+		old = former // the record has moved
 	}
 	if unread, err = b.format(ctx, r, old, now); err != nil {
 		return nil, nil, err
@@ -203,25 +243,23 @@ func (b *batch) removed(ctx context.Context, uri string, old *row, at spot) erro
 
 // replace replaces the state old of an item by now.
 func (b *batch) replace(ctx context.Context, uri string, old, now *row) error {
-	if old == nil {
-		b.x.cur.Items++
-		old = &row{}
-	} else {
-		for _, c := range slices.Concat([]string{""}, old.Collections, old.Left) {
-			for _, f := range slices.Concat([]string{""}, old.Formats, old.Former) {
-				b.drop(keyList + family(c, f) + familyEnd + old.Spot.String())
-			}
-		}
+	if err := b.swap(ctx, uri, old, now); err != nil || old == nil {
+		return err
 	}
-	for _, c := range slices.Concat(old.Collections, old.Left) {
-		if !slices.Contains(now.Collections, c) && len(now.Left) < itemCollections {
-			now.Left = append(now.Left, c)
+	return b.release(ctx, uri, old, now)
+}
+
+// swap replaces the state old of an item by now, but leaves its former identifier to no
+// item.
+func (b *batch) swap(ctx context.Context, uri string, old, now *row) error {
+	if old != nil {
+		if err := b.withdraw(ctx, uri, old); err != nil {
+			return err
 		}
+		now.inherit(old)
 	}
-	for _, f := range slices.Concat(old.Formats, old.Former) {
-		if !slices.Contains(now.Formats, f) && len(now.Former) < itemFormats {
-			now.Former = append(now.Former, f)
-		}
+	if ok, err := b.displace(ctx, uri, now); err != nil || !ok {
+		return err
 	}
 	item := listed{spot: now.Spot, uri: uri, identifier: now.Identifier, gone: now.Deleted, dublinCore: now.DublinCore, collections: now.Collections}
 	for _, c := range slices.Concat([]string{""}, now.Collections) {
@@ -232,53 +270,33 @@ func (b *batch) replace(ctx context.Context, uri string, old, now *row) error {
 		item.collections = []string{c}
 		b.list(c, now, item)
 	}
-	if err := b.own(ctx, uri, old.Identifier, now); err != nil {
+	b.own(uri, now)
+	b.updates.setJSON(keyURI+uri, now)
+	b.rows[uri] = now
+	b.x.cur.Items++
+	return nil
+}
+
+// withdraw removes an item without a trace.
+func (b *batch) withdraw(ctx context.Context, uri string, is *row) error {
+	if err := b.disown(ctx, uri, is); err != nil {
 		return err
 	}
-	b.setJSON(keyURI+uri, now)
-	b.rows[uri] = now
+	for _, c := range slices.Concat([]string{""}, is.Collections, is.Left) {
+		for _, f := range slices.Concat([]string{""}, is.Formats, is.Former) {
+			b.updates.drop(keyList + family(c, f) + familyEnd + is.Spot.String())
+		}
+	}
+	b.updates.drop(keyURI + uri)
+	b.rows[uri] = nil
+	b.x.cur.Items--
 	return nil
-}
-
-// own makes the identifier of an item its own, in place of the former one, which may
-// be that of another item since this one was deleted.
-func (b *batch) own(ctx context.Context, uri, former string, now *row) error {
-	if former != now.Identifier && former != "" {
-		owner, err := b.owner(ctx, former)
-		if err != nil {
-			return err
-		}
-		if owner == uri {
-			b.drop(keyIdentifier + former)
-			b.owners[former] = ""
-		}
-	}
-	if now.Identifier == "" {
-		return nil
-	}
-	if now.Deleted {
-		if owner, err := b.owner(ctx, now.Identifier); err != nil || owner != uri && owner != "" {
-			return err
-		}
-	}
-	b.set(keyIdentifier+now.Identifier, uri)
-	b.owners[now.Identifier] = uri
-	return nil
-}
-
-// owner returns the URI of the item with an identifier that is not its URI, or "".
-func (b *batch) owner(ctx context.Context, identifier string) (uri string, err error) {
-	if uri, ok := b.owners[identifier]; ok {
-		return uri, nil
-	}
-	uri, _, err = b.x.get(ctx, keyIdentifier+identifier)
-	return uri, err
 }
 
 // list adds an item to the lists of a collection, or with "" to those of all items.
 func (b *batch) list(collection string, now *row, item listed) {
 	put := func(format string) {
-		b.set(keyList+family(collection, format)+familyEnd+now.Spot.String(), item.value())
+		b.updates.set(keyList+family(collection, format)+familyEnd+now.Spot.String(), item.value())
 	}
 	put("")
 	for _, f := range now.Formats {
@@ -290,55 +308,34 @@ func (b *batch) list(collection string, now *row, item listed) {
 	}
 }
 
-// identify returns the identifier of an item if its URI is not the identifier.
-// It returns none that identifies another item.
-func (b *batch) identify(ctx context.Context, r *catalog.Record) (string, error) {
-	id := recordID(r)
-	if id == "" {
-		return escapedURI(r.URI), nil
-	}
-	owner, err := b.owner(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	if owner != "" && owner != r.URI {
-		other, err := b.row(ctx, owner)
-		if err != nil {
-			return "", err
-		}
-		if other != nil && !other.Deleted && other.Identifier == id {
-			return escapedURI(r.URI), nil
-		}
-	}
-	if other, err := b.row(ctx, id); err != nil || other != nil {
-		return escapedURI(r.URI), err // it is the URI of another resource
-	}
-	return id, nil
+// flush writes the batch and the cursor.
+func (b *batch) flush(ctx context.Context) error {
+	b.updates.setJSON(keyCursor, b.x.cur)
+	sorted := slices.SortedFunc(maps.Values(b.updates), func(u, v catalog.Update) int { return strings.Compare(u.URI, v.URI) })
+	_, err := b.x.catalog.Apply(ctx, b.x.name, sorted)
+	clear(b.updates)
+	clear(b.rows)
+	clear(b.owners)
+	clear(b.claims)
+	clear(b.known)
+	return err
 }
 
-func (b *batch) drop(key string) {
-	b.updates = append(b.updates, catalog.Update{Record: catalog.Record{URI: key}, Deleted: true})
+// updates are changes of the index, by key.
+type updates map[string]catalog.Update
+
+func (u updates) drop(key string) {
+	u[key] = catalog.Update{Record: catalog.Record{URI: key}, Deleted: true}
 }
 
-func (b *batch) set(key, value string) {
-	b.updates = append(b.updates, catalog.Update{Record: catalog.Record{URI: key, Length: -1, Token: value}})
+func (u updates) set(key, value string) {
+	u[key] = catalog.Update{Record: catalog.Record{URI: key, Length: -1, Token: value}}
 }
 
-func (b *batch) setJSON(key string, v any) {
+func (u updates) setJSON(key string, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // unreachable: structs of strings and numbers
 	}
-	b.set(key, string(text))
-}
-
-// flush writes the batch and the cursor.
-func (b *batch) flush(ctx context.Context) error {
-	b.setJSON(keyCursor, b.x.cur)
-	_, err := b.x.catalog.Apply(ctx, b.x.name, b.updates)
-	b.updates = b.updates[:0]
-	clear(b.rows)
-	clear(b.owners)
-	clear(b.known)
-	return err
+	u.set(key, string(text))
 }

@@ -82,7 +82,7 @@ func (b *batch) collections(ctx context.Context, r *catalog.Record) (in []string
 		if _, ok, err := b.x.get(ctx, keyCollection+spec); err != nil {
 			return nil, err
 		} else if !ok {
-			b.set(keyCollection+spec, l.Href)
+			b.updates.set(keyCollection+spec, l.Href)
 		}
 		b.known[spec] = true
 	}

@@ -130,7 +130,7 @@ func (b *batch) prefix(ctx context.Context, r *catalog.Record) (string, error) {
 	}
 	f := formatOf(m.Namespace, m.Schema)
 	x.fmts[m.Namespace] = f
-	b.setJSON(keyFormat+m.Namespace, f)
+	b.updates.setJSON(keyFormat+m.Namespace, f)
 	return f.Prefix, nil
 }
 

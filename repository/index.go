@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,8 @@ import (
 //	d SPEC			the URI of a collection, whose set is Name:SPEC
 //	f NAMESPACE		a format: prefix and schema
 //	i IDENTIFIER		the URI of an item whose identifier is different
+//	j IDENTIFIER 01 URI	an item whose record has an identifier that another item
+//				has, see owner.go
 //	l FAMILY 01 SPOT	an item of a list, see listed: FAMILY is empty for the
 //				list of all items, and a prefix for the list of those
 //				that are or were available in a format; SPEC 02 in front
@@ -37,6 +40,7 @@ const (
 	keyCollection = "d"
 	keyFormat     = "f"
 	keyIdentifier = "i"
+	keyClaim      = "j"
 	keyList       = "l"
 	keyUnread     = "o"
 	keyURI        = "u"
@@ -44,6 +48,7 @@ const (
 	keyEnd = "v"
 
 	familyEnd = "\x01"
+	claimEnd  = "\x01"
 )
 
 const (
@@ -51,6 +56,10 @@ const (
 	batchItems  = 500                       // changed in one transaction: other writers need their turn
 	maxFormats  = 100                       // of a set: limits contents that each have a namespace of their own
 	itemFormats = 8                         // of an item, including former ones
+
+	// indexVersion increases when indexes of earlier versions need a full comparison.
+	// 1: claims of identifiers.
+	indexVersion = 1
 )
 
 // An index is the state of a Repository for a set.
@@ -87,6 +96,8 @@ type cursor struct {
 	Since    int64       `json:"since,omitempty"`    // ... missing resources were deleted before this time, in microseconds, ...
 	Gone     int         `json:"gone,omitempty"`     // ... total number of such deletions
 	Reformat bool        `json:"anew,omitempty"`     // ... and formats of unchanged resources are determined again
+	Version  int         `json:"version,omitempty"`  // indexVersion of the last full comparison
+	Mend     bool        `json:"mend,omitempty"`     // ... and it repairs an index of an earlier version
 	Contents bool        `json:"contents,omitempty"` // contents are read
 	Grouped  bool        `json:"grouped,omitempty"`  // collections are sets
 }
@@ -97,13 +108,35 @@ type row struct {
 	Seq        catalog.Seq `json:"seq,omitempty"`
 	Changed    int64       `json:"ev,omitempty"` // when the resource changed, in microseconds, if that is not the time of its Spot
 	Deleted    bool        `json:"deleted,omitempty"`
-	DublinCore bool        `json:"dc,omitempty"`  // its content is oai_dc
-	Identifier string      `json:"id,omitempty"`  // if it differs from the URI
-	Formats    []string    `json:"fmt,omitempty"` // prefixes of available formats, other than oai_dc
-	Former     []string    `json:"was,omitempty"` // prefixes of former formats
+	DublinCore bool        `json:"dc,omitempty"`    // its content is oai_dc
+	Identifier string      `json:"id,omitempty"`    // if it differs from the URI
+	Claim      string      `json:"claim,omitempty"` // the identifier of its record, if another item has it
+	Formats    []string    `json:"fmt,omitempty"`   // prefixes of available formats, other than oai_dc
+	Former     []string    `json:"was,omitempty"`   // prefixes of former formats
 
 	Collections []string `json:"in,omitempty"`   // specs of its collections; of a deleted item the last
 	Left        []string `json:"left,omitempty"` // specs of former collections
+}
+
+// clone returns a row that can be changed without changing is.
+func (is *row) clone() *row {
+	c := *is
+	c.Former, c.Left = slices.Clone(is.Former), slices.Clone(is.Left)
+	return &c
+}
+
+// inherit adds the formats and collections that an item had before to those it has left.
+func (is *row) inherit(old *row) {
+	for _, c := range slices.Concat(old.Collections, old.Left) {
+		if !slices.Contains(is.Collections, c) && !slices.Contains(is.Left, c) && len(is.Left) < itemCollections {
+			is.Left = append(is.Left, c)
+		}
+	}
+	for _, f := range slices.Concat(old.Formats, old.Former) {
+		if !slices.Contains(is.Formats, f) && !slices.Contains(is.Former, f) && len(is.Former) < itemFormats {
+			is.Former = append(is.Former, f)
+		}
+	}
 }
 
 // isOf reports whether the row is of the resource in this state.

@@ -51,7 +51,7 @@ func (x *index) settle(ctx context.Context) error {
 	if len(unread) == 0 {
 		return nil
 	}
-	b := newBatch(x)
+	b := newBatch(x, x.mark.At.UnixMicro())
 	for _, uri := range unread {
 		if err := b.settle(ctx, uri); err != nil {
 			return err
@@ -69,7 +69,7 @@ func (b *batch) settle(ctx context.Context, uri string) error {
 		return err
 	}
 	if is == nil || is.Deleted {
-		b.drop(keyUnread + uri)
+		b.updates.drop(keyUnread + uri)
 		return nil
 	}
 	r, ok, err := catalog.Find(ctx, b.x.catalog, b.x.Catalog, uri)
@@ -80,8 +80,7 @@ func (b *batch) settle(ctx context.Context, uri string) error {
 	if err != nil || unread != nil {
 		return err
 	}
-	b.drop(keyUnread + uri)
-	b.x.cur.Gone++
-	now.date(spot{At: b.x.mark.At.UnixMicro(), Number: b.x.cur.Gone})
+	b.updates.drop(keyUnread + uri)
+	now.date(b.fresh())
 	return b.replace(ctx, uri, is, now)
 }
