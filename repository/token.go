@@ -31,10 +31,9 @@ var tokenCoding = base64.RawURLEncoding
 func (a *answer) putToken(ctx context.Context, l *listing, sets []*index, first int64, more bool) error {
 	t := oaipmh.Token{Complete: -1, Cursor: first}
 	if l.Whole {
-		t.Complete = 0
-		for _, x := range sets {
-			t.Complete += x.known().Items
-		}
+		t.Complete = size(sets)
+	}
+	if t.Complete >= 0 {
 		t.Complete = max(t.Complete, l.Cursor)
 	}
 	if more {
@@ -51,6 +50,20 @@ func (a *answer) putToken(ctx context.Context, l *listing, sets []*index, first 
 		t.Expires = time.Unix(l.Issued, 0).Add(tokenLife)
 	}
 	return a.resp.out.Token(&t)
+}
+
+// size returns the number of items in some sets; -1 if several sets have items: some may be
+// in more than one, and counting these would take reading everything.
+func size(sets []*index) int64 {
+	var n int64
+	for _, x := range sets {
+		items := x.known().Items
+		if n > 0 && items > 0 {
+			return -1
+		}
+		n += items
+	}
+	return n
 }
 
 // resume returns the list of a token.
