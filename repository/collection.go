@@ -99,7 +99,7 @@ func (a *answer) listSets(ctx context.Context) error {
 		}
 	}
 	if slices.ContainsFunc(a.sets, func(x *index) bool { return x.Collections }) {
-		if err := a.inStep(ctx, a.sets); err != nil {
+		if _, err := a.inStep(ctx, a.sets); err != nil {
 			return err
 		}
 	}

@@ -42,8 +42,8 @@ func (a *answer) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sets := a.setsOf(l)
-	if err := a.inStep(ctx, sets); err != nil {
+	sets, err := a.inStep(ctx, a.setsOf(l))
+	if err != nil {
 		return err
 	}
 	if a.q.Token == "" {

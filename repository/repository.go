@@ -165,12 +165,16 @@ func postmaster(host string) string {
 }
 
 // Refresh updates the index from the catalog. Requests do so themselves, but
-// need not wait if it was done beforehand. If ctx ends, completed work is kept.
+// need not wait if it was done beforehand. If ctx ends, completed work is kept. Sets
+// that have not been published are left out; the error then matches ErrNotPublished.
 func (r *Repository) Refresh(ctx context.Context) error {
+	var waiting error
 	for _, x := range r.sets {
-		if err := x.refresh(ctx); err != nil {
+		if err := x.refresh(ctx); errors.Is(err, ErrNotPublished) {
+			waiting = err
+		} else if err != nil {
 			return err
 		}
 	}
-	return nil
+	return waiting
 }

@@ -96,23 +96,31 @@ func (a *answer) give(ctx context.Context) error {
 var errBusy = errors.New("other requests are being served, or the index is being updated")
 
 // inStep updates the indexes of some sets, waiting no longer than a client may be
-// kept waiting. The response date becomes a time up to which the response
-// includes all changes.
-func (a *answer) inStep(ctx context.Context, sets []*index) error {
+// kept waiting, and returns those that have been published. The response date becomes
+// a time up to which the response includes all their changes.
+func (a *answer) inStep(ctx context.Context, sets []*index) (published []*index, err error) {
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for i, x := range sets {
-		if err := x.refresh(waiting); err != nil {
-			if waiting.Err() != nil && ctx.Err() == nil {
-				return errBusy
-			}
-			return err
+	for _, x := range sets {
+		err = x.refresh(waiting)
+		if errors.Is(err, ErrNotPublished) {
+			continue
 		}
-		if at := x.known().At; i == 0 || at.Before(a.date) {
+		if err != nil {
+			if waiting.Err() != nil && ctx.Err() == nil {
+				return nil, errBusy
+			}
+			return nil, err
+		}
+		if at := x.known().At; len(published) == 0 || at.Before(a.date) {
 			a.date = at
 		}
+		published = append(published, x)
 	}
-	return nil
+	if len(published) == 0 && len(sets) > 0 {
+		return nil, err
+	}
+	return published, nil
 }
 
 // head returns the header of the response.
@@ -134,7 +142,8 @@ func (a *answer) unchanged(sets []*index) bool {
 }
 
 func (a *answer) identify(ctx context.Context) error {
-	if err := a.inStep(ctx, a.sets); err != nil {
+	var err error
+	if a.sets, err = a.inStep(ctx, a.sets); err != nil {
 		return err
 	}
 	id := oaipmh.Identify{
@@ -184,7 +193,8 @@ func (a *answer) noItem() error {
 }
 
 func (a *answer) listFormats(ctx context.Context) error {
-	if err := a.inStep(ctx, a.sets); err != nil {
+	var err error
+	if a.sets, err = a.inStep(ctx, a.sets); err != nil {
 		return err
 	}
 	all, err := a.prefixes(ctx)
@@ -236,7 +246,8 @@ func (a *answer) ofItem(ctx context.Context, all map[string]oaipmh.Format) (map[
 }
 
 func (a *answer) getRecord(ctx context.Context) error {
-	if err := a.inStep(ctx, a.sets); err != nil {
+	var err error
+	if a.sets, err = a.inStep(ctx, a.sets); err != nil {
 		return err
 	}
 	p, known, ok, err := a.place(ctx)

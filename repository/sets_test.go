@@ -1,7 +1,9 @@
 package repository_test
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -109,5 +111,66 @@ func TestSharedWholly(t *testing.T) {
 	wantIDs(t, rs, want...)
 	if len(rs) != 151 {
 		t.Errorf("%d parts", len(rs))
+	}
+}
+
+// unpublished returns a world in which the set main is published, and second is not.
+func unpublished(t *testing.T) *world {
+	w := newWorld(t, func(o *repository.Options) { o.Records = 2 })
+	w.opts.Sets = append(w.opts.Sets, repository.Set{Name: "second", Catalog: "x:second", Open: w.opts.Sets[0].Open})
+	w.restart()
+	return w
+}
+
+// A set that has not been published yet does not keep harvesters from the others; only
+// requests for it wait.
+func TestOneNotPublished(t *testing.T) {
+	t.Parallel()
+	w := unpublished(t)
+	w.put("https://example.org/1", "", "1")
+	w.apply("x:second", catalog.Update{Record: catalog.Record{URI: "https://example.org/2", Length: -1}})
+	if err := w.repo.Refresh(t.Context()); !errors.Is(err, repository.ErrNotPublished) {
+		t.Errorf("Refresh: %v", err)
+	}
+	const list = "verb=ListRecords&metadataPrefix=oai_dc"
+	for range 2 {
+		wantIDs(t, w.all(list), "https://example.org/1")
+		wantIDs(t, w.all(list+"&set=main"), "https://example.org/1")
+		wantIDs(t, []*response{w.ask("verb=GetRecord&metadataPrefix=oai_dc&identifier=https://example.org/1")}, "https://example.org/1")
+		if r := w.ask("verb=Identify"); r.Identify.Version != "2.0" {
+			t.Errorf("Identify: %+v", r)
+		}
+		if r := w.ask("verb=ListMetadataFormats"); len(r.Formats) != 1 {
+			t.Errorf("formats %+v", r.Formats)
+		}
+		if r := w.ask("verb=ListSets"); len(r.Sets) != 2 {
+			t.Errorf("sets %+v", r.Sets)
+		}
+		if got := w.do(http.MethodGet, list+"&set=second", nil); got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
+			t.Errorf("a list of the other set: %d, %v", got.Code, got.Header())
+		}
+		w.restart()
+		w.opts.Sets[0].Collections = true // ListSets needs the indexes
+	}
+	if s, err := w.catalog.Status(t.Context(), "x:second"); err != nil || !s.Kept.At.IsZero() {
+		t.Errorf("the set was marked before it was published: %+v, %v", s, err)
+	}
+	w.mark("x:second")
+	wantIDs(t, w.all(list), "https://example.org/1", "https://example.org/2")
+	wantIDs(t, w.all(list+"&set=second"), "https://example.org/2")
+}
+
+// A set that has not been published does not keep the others from being indexed in advance.
+func TestRefreshOthers(t *testing.T) {
+	t.Parallel()
+	w := unpublished(t)
+	slices.Reverse(w.opts.Sets)
+	w.restart()
+	w.put("https://example.org/1", "", "1")
+	if err := w.repo.Refresh(t.Context()); !errors.Is(err, repository.ErrNotPublished) {
+		t.Errorf("Refresh: %v", err)
+	}
+	if _, ok, err := catalog.Find(t.Context(), w.catalog, "urn:x-lockstep:oai-pmh:"+listURI, "uhttps://example.org/1"); err != nil || !ok {
+		t.Errorf("it was not indexed: %v", err)
 	}
 }
