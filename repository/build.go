@@ -97,7 +97,7 @@ func (x *index) stretch(ctx context.Context, b *batch, past string) (next string
 			return "", err
 		}
 		for len(rest) > 0 && rest[0].URI < uri {
-			if err := b.add(ctx, &rest[0], nil, timeOf(&rest[0])); err != nil {
+			if err := b.compare(ctx, rest[0].URI, nil, &rest[0]); err != nil {
 				return "", err
 			}
 			rest = rest[1:]
@@ -114,7 +114,7 @@ func (x *index) stretch(ctx context.Context, b *batch, past string) (next string
 		}
 	}
 	for i := range rest {
-		if err := b.add(ctx, &rest[i], nil, timeOf(&rest[i])); err != nil {
+		if err := b.compare(ctx, rest[i].URI, nil, &rest[i]); err != nil {
 			return "", err
 		}
 	}
@@ -135,15 +135,39 @@ func (b *batch) compare(ctx context.Context, uri string, is *row, r *catalog.Rec
 			return err
 		}
 	}
+	cur := b.x.cur
 	switch {
-	case r == nil && (is == nil || is.Deleted):
+	case r == nil && (is == nil || is.Deleted && !cur.Renew):
 		return nil
-	case r == nil:
+	case r == nil && !is.Deleted:
 		return b.removed(ctx, uri, is, b.fresh())
-	case is == nil || b.x.cur.Reformat || !is.isOf(r):
-		return b.add(ctx, r, is, timeOf(r))
+	case r != nil && (is == nil || !is.isOf(r)):
+		return b.add(ctx, r, is, b.datestamp(r))
 	}
-	return nil
+	now := is.clone()
+	if cur.Reformat && r != nil {
+		var err error
+		if now, err = b.read(ctx, r, is); err != nil {
+			return err
+		}
+	}
+	switch {
+	case cur.Renew || !now.isLike(is):
+		now.date(b.fresh())
+	case !cur.Reformat:
+		return nil
+	default:
+		now.date(is.Spot)
+	}
+	return b.replace(ctx, uri, is, now)
+}
+
+// datestamp returns the position of a resource that the index does not have in this state.
+func (b *batch) datestamp(r *catalog.Record) spot {
+	if b.x.cur.Renew {
+		return b.fresh()
+	}
+	return timeOf(r)
 }
 
 func timeOf(r *catalog.Record) spot { return spot{At: r.EventTime.UnixMicro()} }
@@ -202,16 +226,23 @@ func (b *batch) row(ctx context.Context, uri string) (*row, error) {
 
 // add makes an item of a resource; old is its previous state, or nil.
 func (b *batch) add(ctx context.Context, r *catalog.Record, old *row, at spot) error {
-	now, unread, err := b.item(ctx, r, old)
+	now, err := b.read(ctx, r, old)
 	if err != nil {
 		return err
 	}
+	now.date(at)
+	return b.replace(ctx, r.URI, old, now)
+}
+
+// read returns the item of a resource, which is recorded if its content cannot be read at
+// present.
+func (b *batch) read(ctx context.Context, r *catalog.Record, old *row) (*row, error) {
+	now, unread, err := b.item(ctx, r, old)
 	if unread != nil {
 		b.x.opts.Logger.WarnContext(ctx, "cannot be read now for harvesters", slog.String("set", b.x.Name), slog.String("uri", r.URI), slog.Any("err", unread))
 		b.updates.set(keyUnread+r.URI, "")
 	}
-	now.date(at)
-	return b.replace(ctx, r.URI, old, now)
+	return now, err
 }
 
 // item returns the item of a resource; unread says why its content cannot be read at
@@ -311,8 +342,7 @@ func (b *batch) list(collection string, now *row, item listed) {
 // flush writes the batch and the cursor.
 func (b *batch) flush(ctx context.Context) error {
 	b.updates.setJSON(keyCursor, b.x.cur)
-	sorted := slices.SortedFunc(maps.Values(b.updates), func(u, v catalog.Update) int { return strings.Compare(u.URI, v.URI) })
-	_, err := b.x.catalog.Apply(ctx, b.x.name, sorted)
+	_, err := b.x.catalog.Apply(ctx, b.x.name, b.updates.sorted())
 	clear(b.updates)
 	clear(b.rows)
 	clear(b.owners)
@@ -323,6 +353,10 @@ func (b *batch) flush(ctx context.Context) error {
 
 // updates are changes of the index, by key.
 type updates map[string]catalog.Update
+
+func (u updates) sorted() []catalog.Update {
+	return slices.SortedFunc(maps.Values(u), func(a, b catalog.Update) int { return strings.Compare(a.URI, b.URI) })
+}
 
 func (u updates) drop(key string) {
 	u[key] = catalog.Update{Record: catalog.Record{URI: key}, Deleted: true}

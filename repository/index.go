@@ -52,6 +52,7 @@ const (
 )
 
 const (
+	notesSet    = "urn:x-lockstep:oai-pmh"  // has keys of the Repository: keySecret, keyOffered
 	indexPrefix = "urn:x-lockstep:oai-pmh:" // followed by the set's name in the catalog
 	batchItems  = 500                       // changed in one transaction: other writers need their turn
 	maxFormats  = 100                       // of a set: limits contents that each have a namespace of their own
@@ -98,6 +99,10 @@ type cursor struct {
 	Reformat bool        `json:"anew,omitempty"`     // ... and formats of unchanged resources are determined again
 	Version  int         `json:"version,omitempty"`  // indexVersion of the last full comparison
 	Mend     bool        `json:"mend,omitempty"`     // ... and it repairs an index of an earlier version
+	Late     bool        `json:"late,omitempty"`     // all items must get a new datestamp, ...
+	Renew    bool        `json:"renew,omitempty"`    // ... and get it in the full comparison under way
+	Name     string      `json:"name,omitempty"`     // of the set
+	Private  bool        `json:"private,omitempty"`  // the set was private
 	Contents bool        `json:"contents,omitempty"` // contents are read
 	Grouped  bool        `json:"grouped,omitempty"`  // collections are sets
 }
@@ -123,6 +128,11 @@ func (is *row) clone() *row {
 	c := *is
 	c.Former, c.Left = slices.Clone(is.Former), slices.Clone(is.Left)
 	return &c
+}
+
+// isLike reports whether two rows are the same for harvesters, apart from the datestamp.
+func (is *row) isLike(old *row) bool {
+	return is.Identifier == old.Identifier && is.DublinCore == old.DublinCore && slices.Equal(is.Formats, old.Formats) && slices.Equal(is.Collections, old.Collections)
 }
 
 // inherit adds the formats and collections that an item had before to those it has left.

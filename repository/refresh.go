@@ -63,7 +63,8 @@ func (x *index) bringUp(ctx context.Context) error {
 	c := x.cur
 	// Never built, from another history, by an earlier version, or with other rules for formats.
 	reformat := c.Contents != (x.Open != nil) || c.Grouped != x.Collections
-	rebuild := c.Seq > status.Last || c.Seq < status.Kept.Seq || c.Version < indexVersion || reformat
+	renew := c.Late || c.Seq > status.Last || c.Name != "" && c.Name != x.Name || c.Private && !x.Private
+	rebuild := renew || c.Seq < status.Kept.Seq || c.Version < indexVersion || reformat
 	// Changes after a Mark have a later time, so that a harvest from the
 	// responseDate on includes them (OAI-PMH 2.0, 2.7.1).
 	if now := x.opts.Now(); rebuild || x.marked.IsZero() || now.Sub(x.marked) >= x.opts.markAge() {
@@ -75,8 +76,15 @@ func (x *index) bringUp(ctx context.Context) error {
 	if rebuild {
 		*c = cursor{
 			Seq: x.mark.Seq, Items: c.Items, Gone: c.Gone, Building: true, Since: x.mark.At.UnixMicro(),
+			Renew: renew || c.Building && c.Renew, Name: x.Name, Private: x.Private,
 			Contents: x.Open != nil, Grouped: x.Collections, Version: indexVersion,
 			Reformat: reformat || c.Building && c.Reformat, Mend: c.Since != 0 && c.Version < indexVersion || c.Building && c.Mend,
+		}
+	}
+	if c.Private != x.Private {
+		c.Private = x.Private
+		if err := x.save(ctx); err != nil { // the set may become public before there is a change
+			return err
 		}
 	}
 	if c.Building {

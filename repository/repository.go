@@ -102,6 +102,9 @@ type Repository struct {
 
 	secrecy sync.Mutex // guards secret; held across I/O on purpose: it is loaded once
 	secret  []byte     // signs tokens; nil until it was loaded
+
+	offering sync.Mutex // guards offered; held across I/O on purpose: it is done once
+	offered  bool       // the catalog has a record of the sets
 }
 
 // mail matches slightly fewer addresses than the schema of Identify allows.
@@ -168,6 +171,9 @@ func postmaster(host string) string {
 // need not wait if it was done beforehand. If ctx ends, completed work is kept. Sets
 // that have not been published are left out; the error then matches ErrNotPublished.
 func (r *Repository) Refresh(ctx context.Context) error {
+	if err := r.noteSets(ctx); err != nil {
+		return err
+	}
 	var waiting error
 	for _, x := range r.sets {
 		if err := x.refresh(ctx); errors.Is(err, ErrNotPublished) {

@@ -101,15 +101,22 @@ var errBusy = errors.New("other requests are being served, or the index is being
 func (a *answer) inStep(ctx context.Context, sets []*index) (published []*index, err error) {
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	defer func() {
+		if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+			err = errBusy
+		}
+	}()
+	if err := a.noteSets(waiting); err != nil {
+		return nil, err
+	}
+	var others []*index
 	for _, x := range sets {
 		err = x.refresh(waiting)
 		if errors.Is(err, ErrNotPublished) {
+			others = append(others, x)
 			continue
 		}
 		if err != nil {
-			if waiting.Err() != nil && ctx.Err() == nil {
-				return nil, errBusy
-			}
 			return nil, err
 		}
 		if at := x.known().At; len(published) == 0 || at.Before(a.date) {
@@ -119,6 +126,11 @@ func (a *answer) inStep(ctx context.Context, sets []*index) (published []*index,
 	}
 	if len(published) == 0 && len(sets) > 0 {
 		return nil, err
+	}
+	for _, x := range others { // harvesters will not ask for older records of it
+		if err := x.renewLater(waiting); err != nil {
+			return nil, err
+		}
 	}
 	return published, nil
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"lockstep/catalog"
@@ -104,8 +103,7 @@ func (r *Repository) key(ctx context.Context) ([]byte, error) {
 	if r.secret != nil {
 		return r.secret, nil
 	}
-	set := strings.TrimSuffix(indexPrefix, ":")
-	is, ok, err := catalog.Find(ctx, r.catalog, set, keySecret)
+	is, ok, err := catalog.Find(ctx, r.catalog, notesSet, keySecret)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +112,7 @@ func (r *Repository) key(ctx context.Context) ([]byte, error) {
 		fresh := make([]byte, sha256.Size)
 		_, _ = rand.Read(fresh) // it never fails
 		text = hex.EncodeToString(fresh)
-		if _, err := r.catalog.Apply(ctx, set, []catalog.Update{{Record: catalog.Record{URI: keySecret, Length: -1, Token: text}}}); err != nil {
+		if _, err := r.catalog.Apply(ctx, notesSet, []catalog.Update{{Record: catalog.Record{URI: keySecret, Length: -1, Token: text}}}); err != nil {
 			return nil, err
 		}
 	}
