@@ -32,7 +32,7 @@ func (x *index) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if x.cur.Seq = c.Seq; len(b.rows) >= batchItems {
+		if x.cur.Seq = c.Seq; b.full() {
 			if err := b.flush(ctx); err != nil {
 				return err
 			}
@@ -82,6 +82,9 @@ func (x *index) stretch(ctx context.Context, b *batch, past string) (next string
 			break
 		}
 	}
+	if err := b.prepare(ctx, recs); err != nil {
+		return "", err
+	}
 	to := keyEnd
 	if next != "" {
 		to = keyURI + next + "\x01"
@@ -109,7 +112,7 @@ func (x *index) stretch(ctx context.Context, b *batch, past string) (next string
 		if err := b.compare(ctx, uri, is, now); err != nil {
 			return "", err
 		}
-		if len(b.rows) >= 2*batchItems { // many were deleted: commit what is done
+		if uri != next && b.full() { // many were deleted: commit what is done
 			return uri, nil
 		}
 	}
@@ -126,6 +129,7 @@ func (b *batch) compare(ctx context.Context, uri string, is *row, r *catalog.Rec
 	if changed, ok := b.rows[uri]; ok {
 		is = changed // in this batch, as the owner of an identifier
 	}
+	b.loaded[uri] = is
 	if b.x.cur.Mend && is != nil {
 		if err := b.mend(ctx, uri, is, r); err != nil {
 			return err
@@ -142,7 +146,11 @@ func (b *batch) compare(ctx context.Context, uri string, is *row, r *catalog.Rec
 	case r == nil && !is.Deleted:
 		return b.removed(ctx, uri, is, b.fresh())
 	case r != nil && (is == nil || !is.isOf(r)):
-		return b.add(ctx, r, is, b.datestamp(r))
+		at := timeOf(r)
+		if cur.Renew {
+			at = b.fresh()
+		}
+		return b.add(ctx, r, is, at)
 	}
 	now := is.clone()
 	if cur.Reformat && r != nil {
@@ -162,14 +170,6 @@ func (b *batch) compare(ctx context.Context, uri string, is *row, r *catalog.Rec
 	return b.replace(ctx, uri, is, now)
 }
 
-// datestamp returns the position of a resource that the index does not have in this state.
-func (b *batch) datestamp(r *catalog.Record) spot {
-	if b.x.cur.Renew {
-		return b.fresh()
-	}
-	return timeOf(r)
-}
-
 func timeOf(r *catalog.Record) spot { return spot{At: r.EventTime.UnixMicro()} }
 
 // A batch is changes of the index that are written in one transaction, with the
@@ -179,7 +179,8 @@ type batch struct {
 	updates updates
 	at      int64               // when the changes were made or noticed, in microseconds
 	rows    map[string]*row     // the new state of changed items; nil: there is none any more
-	owners  map[string]string   // the URIs of items, by identifier, where they have changed; "" means none
+	loaded  map[string]*row     // that of others; likewise
+	owners  map[string]string   // the URIs of items, by identifier, as far as known; "" means none that differs from it
 	claims  map[string][]string // the URIs of items, by the identifiers that they claim now
 	known   map[string]bool     // specs of collections that the index has
 }
@@ -188,7 +189,7 @@ type batch struct {
 func newBatch(x *index, at int64) *batch {
 	return &batch{
 		x: x, at: at, updates: make(updates),
-		rows: make(map[string]*row), owners: make(map[string]string), claims: make(map[string][]string), known: make(map[string]bool),
+		rows: make(map[string]*row), loaded: make(map[string]*row), owners: make(map[string]string), claims: make(map[string][]string), known: make(map[string]bool),
 	}
 }
 
@@ -198,6 +199,9 @@ func (b *batch) fresh() spot {
 	b.x.cur.Gone++ // numbers start at 1: a change may have exactly this time
 	return spot{At: b.at, Number: b.x.cur.Gone}
 }
+
+// full reports whether the batch is large enough for a transaction, or for memory.
+func (b *batch) full() bool { return len(b.rows) >= batchItems || len(b.loaded) >= 8*batchItems }
 
 // put processes a resource in the state after a change.
 func (b *batch) put(ctx context.Context, r *catalog.Record, at spot) error {
@@ -221,7 +225,14 @@ func (b *batch) row(ctx context.Context, uri string) (*row, error) {
 	if r, ok := b.rows[uri]; ok {
 		return r, nil
 	}
-	return b.x.row(ctx, uri)
+	if r, ok := b.loaded[uri]; ok {
+		return r, nil
+	}
+	r, err := b.x.row(ctx, uri)
+	if err == nil {
+		b.loaded[uri] = r
+	}
+	return r, err
 }
 
 // add makes an item of a resource; old is its previous state, or nil.
@@ -345,6 +356,7 @@ func (b *batch) flush(ctx context.Context) error {
 	_, err := b.x.catalog.Apply(ctx, b.x.name, b.updates.sorted())
 	clear(b.updates)
 	clear(b.rows)
+	clear(b.loaded)
 	clear(b.owners)
 	clear(b.claims)
 	clear(b.known)

@@ -83,7 +83,7 @@ var errNoRecord = errors.New("the content cannot be a record")
 // previous state of the item, or nil. If the content cannot be read at present, unread
 // says why, and the item keeps the format it had: it was not deleted.
 func (b *batch) format(ctx context.Context, r *catalog.Record, old, now *row) (unread, err error) {
-	prefix, err := b.prefix(ctx, r)
+	prefix, err := b.x.prefix(ctx, r, b.updates)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -102,9 +102,9 @@ func (b *batch) format(ctx context.Context, r *catalog.Record, old, now *row) (u
 	return nil, nil
 }
 
-// prefix returns the prefix of the format of a resource's content, or "".
-func (b *batch) prefix(ctx context.Context, r *catalog.Record) (string, error) {
-	x := b.x
+// prefix returns the prefix of the format of a resource's content, or "". It adds a
+// format that is new to u.
+func (x *index) prefix(ctx context.Context, r *catalog.Record, u updates) (string, error) {
 	if x.Open == nil || !isXML(r.Type) || r.Length > maxDocument {
 		return "", nil
 	}
@@ -130,7 +130,7 @@ func (b *batch) prefix(ctx context.Context, r *catalog.Record) (string, error) {
 	}
 	f := formatOf(m.Namespace, m.Schema)
 	x.fmts[m.Namespace] = f
-	b.updates.setJSON(keyFormat+m.Namespace, f)
+	u.setJSON(keyFormat+m.Namespace, f)
 	return f.Prefix, nil
 }
 

@@ -26,7 +26,7 @@ func (a *answer) standings(ctx context.Context, identifiers []string) (map[strin
 	identifiers = slices.Compact(identifiers)
 	all := make(map[string][]standing, len(identifiers))
 	for _, x := range a.sets {
-		uris, err := a.named(ctx, x, identifiers)
+		uris, err := x.named(ctx, identifiers)
 		if err != nil {
 			return nil, err
 		}
@@ -63,8 +63,8 @@ func (a *answer) standings(ctx context.Context, identifiers []string) (map[strin
 	return all, nil
 }
 
-// named returns the URIs of items in a set that differ from their identifiers.
-func (a *answer) named(ctx context.Context, x *index, identifiers []string) (map[string]string, error) {
+// named returns the URIs of items that differ from their identifiers, which are in order.
+func (x *index) named(ctx context.Context, identifiers []string) (map[string]string, error) {
 	keys := make([]string, len(identifiers))
 	for i, id := range identifiers {
 		keys[i] = keyIdentifier + id

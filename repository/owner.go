@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"slices"
 
 	"lockstep/catalog"
 )
@@ -22,6 +23,7 @@ func (b *batch) owner(ctx context.Context, identifier string) (uri string, is *r
 		if uri, _, err = b.x.get(ctx, keyIdentifier+identifier); err != nil {
 			return "", nil, err
 		}
+		b.owners[identifier] = uri
 	}
 	if uri == "" {
 		uri = identifier
@@ -30,6 +32,25 @@ func (b *batch) owner(ctx context.Context, identifier string) (uri string, is *r
 		return "", nil, err
 	}
 	return uri, is, nil
+}
+
+// prepare reads the owners of the identifiers of some resources together: one read for
+// each would take longer than everything else.
+func (b *batch) prepare(ctx context.Context, recs []catalog.Record) error {
+	var ids []string
+	for i := range recs {
+		ids = append(ids, identifierOf(recs[i].URI, escapedURI(recs[i].URI)))
+		if id := recordID(&recs[i]); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	uris, err := b.x.named(ctx, ids)
+	for _, id := range ids {
+		b.owners[id] = uris[id]
+	}
+	return err
 }
 
 // identify determines the identifier of a resource's item, or what it claims. former is
