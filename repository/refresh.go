@@ -18,7 +18,7 @@ type state struct {
 	At    time.Time // all changes up to this time are included
 	Seq   catalog.Seq
 	Items int64
-	Gone  int // increases with each deletion that the index discovers by itself
+	Gone  int // increases with each change that is not one of a resource
 }
 
 // known returns the state as of the last refresh.
