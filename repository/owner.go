@@ -13,8 +13,8 @@ import (
 // resource to another is not reported as deleted, in whichever order the two change.
 //
 // An identifier that no item has any more is that of a deleted item, whose URI is
-// buriedURI followed by the identifier.
-const buriedURI = "\x02"
+// tombstoneURI followed by the identifier.
+const tombstoneURI = "\x02"
 
 // owner returns the item with an identifier; is is nil if there is none.
 func (b *batch) owner(ctx context.Context, identifier string) (uri string, is *row, err error) {
@@ -119,7 +119,7 @@ func (b *batch) displace(ctx context.Context, uri string, now *row) (bool, error
 func (b *batch) release(ctx context.Context, uri string, old, now *row) error {
 	id := identifierOf(uri, old.Identifier)
 	if id != identifierOf(uri, now.Identifier) {
-		if err := b.bury(ctx, id, old); err != nil {
+		if err := b.addTombstone(ctx, id, old); err != nil {
 			return err
 		}
 	} else if !now.Deleted {
@@ -131,17 +131,17 @@ func (b *batch) release(ctx context.Context, uri string, old, now *row) error {
 	return b.handOver(ctx, uri)
 }
 
-// bury makes a deleted item of an identifier that no item has any more.
-func (b *batch) bury(ctx context.Context, id string, old *row) error {
+// addTombstone makes a deleted item of an identifier that no item has any more.
+func (b *batch) addTombstone(ctx context.Context, id string, old *row) error {
 	if _, owner, err := b.owner(ctx, id); err != nil || owner != nil {
 		return err
 	}
-	grave := &row{Spot: old.Spot, Deleted: true, Identifier: id, Collections: old.Collections}
+	tombstone := &row{Spot: old.Spot, Deleted: true, Identifier: id, Collections: old.Collections}
 	if !old.Deleted {
-		grave.Spot = b.fresh()
+		tombstone.Spot = b.fresh()
 	}
-	grave.inherit(old)
-	return b.swap(ctx, buriedURI+id, nil, grave)
+	tombstone.inherit(old)
+	return b.swap(ctx, tombstoneURI+id, nil, tombstone)
 }
 
 // handOver gives an identifier to an item that claims it, unless another has it.
