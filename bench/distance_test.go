@@ -24,6 +24,7 @@ var (
 	distanceSize  = flag.Int("distance.size", 2048, "bytes of each")
 	distanceTrip  = flag.Duration("distance.trip", 50*time.Millisecond, "round trip")
 	distanceRate  = flag.Int64("distance.rate", 0, "bytes that arrive in a second; 0: any number")
+	distanceZip   = flag.Bool("distance.gzip", false, "the documents are sent with gzip")
 	distanceAlone = flag.Bool("distance.alone", false, "without the programs to compare with")
 	distanceSlow  = flag.Int("distance.slow", 1000, "resources for aria2c; a tenth of them for wget")
 )
@@ -122,7 +123,7 @@ type farSource struct {
 
 func startFarSource(b *testing.B, files, size int, trip time.Duration) *farSource {
 	b.Helper()
-	o := startOrigin(b, "^TestFarSourceProcess$", files, fmt.Sprintf("LOCKSTEP_BENCH_FAR=%d %d", files, size))
+	o := startOrigin(b, "^TestFarSourceProcess$", files, fmt.Sprintf("LOCKSTEP_BENCH_FAR=%d %d %v", files, size, *distanceZip))
 	s := &farSource{origin: o, direct: o.base}
 	s.publishAt(b, "http://"+startDelay(b, s.direct, trip, *distanceRate))
 	return s
@@ -139,7 +140,8 @@ func (s *farSource) control(b *testing.B, what string) int64 {
 // reads the address that clients use, and ends with its standard input.
 func TestFarSourceProcess(t *testing.T) {
 	var files, size int
-	if n, _ := fmt.Sscan(os.Getenv("LOCKSTEP_BENCH_FAR"), &files, &size); n != 2 {
+	var zipped bool
+	if n, _ := fmt.Sscan(os.Getenv("LOCKSTEP_BENCH_FAR"), &files, &size, &zipped); n != 3 {
 		return // only when a benchmark starts it
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -155,6 +157,12 @@ func TestFarSourceProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.build(t)
+	if zipped {
+		g.zipped = make(map[string][]byte)
+		for path, text := range g.docs {
+			g.zipped[path] = compressed(text)
+		}
+	}
 	srv := &http.Server{Handler: g, ConnState: func(_ net.Conn, st http.ConnState) {
 		if st == http.StateNew {
 			g.conns.Add(1)

@@ -4,7 +4,6 @@ package bench
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/rand"
 	"fmt"
 	"net"
@@ -109,11 +108,7 @@ func startNginx(b *testing.B, dir, files, documents string) string {
 	if err := os.CopyFS(docs, os.DirFS(documents)); err != nil {
 		b.Fatal(err)
 	}
-	var zipped bytes.Buffer
-	zw := gzip.NewWriter(&zipped)
-	_, _ = zw.Write(text) // into memory
-	_ = zw.Close()
-	if err := os.WriteFile(filepath.Join(docs, "resourcesync", "main", "resourcelist.xml.gz"), zipped.Bytes(), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(docs, "resourcesync", "main", "resourcelist.xml.gz"), compressed(text), 0o666); err != nil {
 		b.Fatal(err)
 	}
 	address, err := freeport.Address(b.Context())

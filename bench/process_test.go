@@ -4,6 +4,7 @@ package bench
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"os"
@@ -26,6 +27,15 @@ func needs(b *testing.B, programs ...string) {
 			b.Skipf("needs %s: %v", program, err)
 		}
 	}
+}
+
+// compressed returns text in the gzip format.
+func compressed(text []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write(text) // into memory
+	_ = w.Close()
+	return b.Bytes()
 }
 
 // timed runs c and returns its seconds and its peak memory in bytes. The peak

@@ -369,6 +369,7 @@ type generated struct {
 
 	mu      sync.RWMutex // guards what follows
 	docs    map[string][]byte
+	zipped  map[string][]byte // of the docs, for clients that accept gzip; may be nil
 	version map[int]int
 	gone    map[int]bool
 	changed []resourcesync.Entry
@@ -464,6 +465,10 @@ func (g *generated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	if text, ok := g.docs[r.URL.Path]; ok {
+		if zipped, ok := g.zipped[r.URL.Path]; ok && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			text = zipped
+			w.Header().Set("Content-Encoding", "gzip")
+		}
 		sum := md5.Sum(text)
 		w.Header().Set("ETag", fmt.Sprintf(`"%x"`, sum[:6]))
 		w.Header().Set("Content-Type", "application/xml")
