@@ -137,7 +137,7 @@ func (x *appender) accepted(e *entry, step int64) {
 		x.logs.add(e)
 	}
 	x.tally.Accept(len(e.Body))
-	x.arrived(t, e.Seq)
+	x.arrived(t, e.Seq, step)
 }
 
 // heard records that another hub has accepted messages, up to the one numbered last, as an operation
@@ -145,28 +145,29 @@ func (x *appender) accepted(e *entry, step int64) {
 func (x *appender) heard(ctx context.Context, uri string, last, step int64) error {
 	t := x.registry.topic(uri)
 	t.row = true
-	x.grown(t, last)
+	x.grown(t, last, step)
 	if t.isLost(last, step) {
 		return x.rewind(ctx, t, last)
 	}
 	return nil
 }
 
-// grown records that another hub has accepted messages of t, up to the one numbered last, if that is new.
-func (x *appender) grown(t *topic, last int64) {
+// grown records that another hub has accepted messages of t, up to the one numbered last, if that is new, as
+// an operation found that began at a step.
+func (x *appender) grown(t *topic, last, step int64) {
 	if last > t.last {
 		t.ages.add(x.now(), last, x.grain)
-		x.arrived(t, last)
+		x.arrived(t, last, step)
 	}
 }
 
 // arrived wakes the subscriptions of a topic if the message numbered last is
-// new.
-func (x *appender) arrived(t *topic, last int64) {
+// new, as an operation found that began at a step.
+func (x *appender) arrived(t *topic, last, step int64) {
 	if last <= t.last {
 		return
 	}
-	t.last, t.since = last, x.registry.step.Load()
+	t.last, t.found, t.since = last, step, x.registry.step.Load()
 	for i, s := range t.idle {
 		x.scheduler.enqueue(s)
 		t.idle[i] = nil

@@ -57,7 +57,7 @@ func (l *loader) load(rows iter.Seq2[hubstore.Subscription, error]) error {
 		l.registry.mu.Lock()
 		if l.registry.find(row.Key) == nil {
 			s := l.registry.add(resumed(row, l.now(), l.retryMost), &l.scheduler.lanes)
-			l.appender.grown(s.log, s.Progress.Cursor)
+			l.appender.grown(s.log, s.Progress.Cursor, 0)
 			l.start(s)
 		}
 		l.registry.mu.Unlock()

@@ -90,6 +90,7 @@ func (c *cache) add(e *entry) {
 type page struct {
 	log         *topic
 	after, upto int64
+	step        int64 // of the registry when it had been read
 	entries     []*entry
 	size        int64
 }
@@ -162,6 +163,7 @@ func (l *logs) readPage(ctx context.Context, t *topic, after int64) error {
 			t.whole = max(t.whole, e.Seq)
 		}
 	}
+	p.step = l.registry.step.Load()
 	l.cache.addPage(p)
 	return nil
 }

@@ -44,6 +44,7 @@ type topic struct {
 	url   string
 	first int64
 	last  int64
+	found int64 // step at which the operation began that found last
 	since int64 // step of the registry when last was found
 	epoch int   // how often messages were lost
 	bytes int64

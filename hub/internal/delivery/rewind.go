@@ -34,7 +34,9 @@ func (x *appender) rewind(ctx context.Context, t *topic, upto int64) error {
 	return nil
 }
 
-// known returns the messages above after that are in memory, in no order.
+// known returns the messages above after that are in memory, in no order. A page counts only if it was read before
+// the store was asked for the newest message: it is from before the loss then. A later one may contain what has
+// the numbers of lost messages, of which subscribers have got others.
 func (t *topic) known(after int64) (known []*entry) {
 	add := func(e *entry) {
 		if e.Seq > after {
@@ -45,6 +47,9 @@ func (t *topic) known(after int64) (known []*entry) {
 		add(t.recent.entries.at(i))
 	}
 	for _, p := range t.pages {
+		if p.step >= t.found {
+			continue
+		}
 		for _, e := range p.entries {
 			add(e)
 		}
