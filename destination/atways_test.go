@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,12 +29,17 @@ const onePath = "/a"
 // newOneSite returns a oneSite whose lists have these links. The Change List has the
 // whole history, and the Resource List from before it is in the archive.
 func newOneSite(t *testing.T, st style, links func(s *oneSite) string) *oneSite {
+	return newOneSiteOf(t, st, links, [3]time.Duration{time.Hour, time.Hour, time.Hour})
+}
+
+// newOneSiteOf returns one whose versions follow each other after gaps, and 137 ms each.
+func newOneSiteOf(t *testing.T, st style, links func(s *oneSite) string, gaps [3]time.Duration) *oneSite {
 	s := &oneSite{site: newSite(t, st)}
 	s.offer = fmt.Sprintf(`<url><loc>%s</loc><rs:md capability="resourcelist-archive"/></url>`, s.url("/rs/archive.xml"))
 	first := s.now
 	for i := range s.at {
 		s.data[i] = fmt.Sprintf("version %d", i)
-		s.now = s.now.Add(time.Hour)
+		s.now = s.now.Add(gaps[i])
 		s.put(onePath, s.data[i])
 		s.at[i] = s.log[i].at
 	}
@@ -76,8 +82,12 @@ func (s *oneSite) negotiated(r *http.Request) int {
 
 // sync brings a mirror to the state of the site when its second version was current.
 func (s *oneSite) sync(t *testing.T) (string, destination.Report, error) {
+	return s.syncAt(t, s.at[1].Add(time.Minute))
+}
+
+func (s *oneSite) syncAt(t *testing.T, at time.Time) (string, destination.Report, error) {
 	m := newMirror(t, s.site)
-	m.opts.At = s.at[1].Add(time.Minute)
+	m.opts.At = at
 	r, err := m.sync()
 	return m.files()["a"], r, err
 }
@@ -109,13 +119,15 @@ func TestAtTimeGates(t *testing.T) {
 		name  string
 		links func(*oneSite) string
 		serve func(s *oneSite, w http.ResponseWriter, r *http.Request) bool
+
+		ambiguous bool // without a hash
 	}{
 		{"1.1", none, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path == onePath && r.Header.Get("Accept-Datetime") != "" {
 				return redirect(s, w, r, fmt.Sprintf("/m/%d", s.negotiated(r)))
 			}
 			return mementos(s, w, r)
-		}},
+		}, false},
 		{"1.2", none, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path != onePath {
 				return false
@@ -124,16 +136,16 @@ func TestAtTimeGates(t *testing.T) {
 			w.Header().Set("Vary", "accept-datetime")
 			w.Header().Set("Content-Location", s.url(fmt.Sprintf("/m/%d", i)))
 			return s.version(w, i)
-		}},
+		}, false},
 		{"1.3", none, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			return r.URL.Path == onePath && s.version(w, s.negotiated(r))
-		}},
+		}, false},
 		{"2.1", gate, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path == "/gate" {
 				return redirect(s, w, r, fmt.Sprintf("/m/%d", s.negotiated(r)))
 			}
 			return mementos(s, w, r)
-		}},
+		}, false},
 		{"2.1 by way of others", gate, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			switch r.URL.Path {
 			case "/gate":
@@ -148,7 +160,7 @@ func TestAtTimeGates(t *testing.T) {
 				}
 			}
 			return mementos(s, w, r)
-		}},
+		}, false},
 		{"2.2", gate, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path != "/gate" {
 				return false
@@ -156,10 +168,10 @@ func TestAtTimeGates(t *testing.T) {
 			i := s.negotiated(r)
 			w.Header().Set("Content-Location", s.url(fmt.Sprintf("/m/%d", i)))
 			return s.version(w, i)
-		}},
+		}, false},
 		{"2.3", gate, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			return r.URL.Path == "/gate" && s.version(w, s.negotiated(r))
-		}},
+		}, false},
 		{"named by the resource", none, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			switch r.URL.Path {
 			case onePath:
@@ -169,7 +181,7 @@ func TestAtTimeGates(t *testing.T) {
 				return redirect(s, w, r, fmt.Sprintf("/m/%d", s.negotiated(r)))
 			}
 			return mementos(s, w, r)
-		}},
+		}, false},
 		{"named by a resource that is gone", none, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			switch r.URL.Path {
 			case onePath:
@@ -180,14 +192,14 @@ func TestAtTimeGates(t *testing.T) {
 				return redirect(s, w, r, fmt.Sprintf("/m/%d", s.negotiated(r)))
 			}
 			return mementos(s, w, r)
-		}},
-		{"4", func(s *oneSite) string { return link("memento", s.url("/m/1")) }, mementos},
+		}, false},
+		{"4", func(s *oneSite) string { return link("memento", s.url("/m/1")) }, mementos, false},
 		{"4 by a TimeMap", func(s *oneSite) string { return link("timemap", s.url("/map")) }, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path == "/map" {
 				return s.list(w, "/m/0", 0, "/m/1", 1, "/m/2", 2)
 			}
 			return mementos(s, w, r)
-		}},
+		}, false},
 		{"4 by a TimeMap that is in pages", func(s *oneSite) string { return link("timemap", s.url("/map")) }, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			switch r.URL.Path {
 			case "/map":
@@ -200,7 +212,7 @@ func TestAtTimeGates(t *testing.T) {
 				return s.list(w, "/m/0", 0, "/m/1", 1)
 			}
 			return mementos(s, w, r)
-		}},
+		}, false},
 		{"4 by a TimeMap that the resource names", none, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			switch r.URL.Path {
 			case onePath:
@@ -210,20 +222,20 @@ func TestAtTimeGates(t *testing.T) {
 				return s.list(w, "/m/0", 0, "/m/1", 1, "/m/2", 2)
 			}
 			return mementos(s, w, r)
-		}},
+		}, false},
 		{"4 with several in a second", func(s *oneSite) string { return link("timemap", s.url("/map")) }, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path == "/map" { // ME-HD-04
 				return s.list(w, "/m/1", 1, "/m/0", 1, "/m/none", 1)
 			}
 			return mementos(s, w, r)
-		}},
+		}, true},
 		{"4 without a word", func(s *oneSite) string { return link("memento", s.url("/plain")) }, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path != "/plain" {
 				return false
 			}
 			_, _ = w.Write([]byte(s.data[1]))
 			return true
-		}},
+		}, false},
 	} {
 		for _, noHash := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/hash %v", tt.name, !noHash), func(t *testing.T) {
@@ -231,6 +243,12 @@ func TestAtTimeGates(t *testing.T) {
 				s := newOneSite(t, style{noHash: noHash}, tt.links)
 				s.handler = func(w http.ResponseWriter, r *http.Request) bool { return tt.serve(s, w, r) }
 				got, r, err := s.sync(t)
+				if noHash && tt.ambiguous {
+					if err == nil || got != "" || len(r.Missing) != 1 {
+						t.Fatalf("%v: %q, %+v", err, got, r)
+					}
+					return
+				}
 				if err != nil || got != s.data[1] || len(r.Missing) > 0 || !r.AsOf.Equal(r.At) {
 					t.Fatalf("%v: %q, %+v", err, got, r)
 				}
@@ -300,6 +318,77 @@ func TestAtWithoutHash(t *testing.T) {
 			s.handler = func(w http.ResponseWriter, r *http.Request) bool { return r.URL.Path == "/gate" && s.version(w, i) }
 			if got, r, err := s.sync(t); err == nil || got != "" || len(r.Missing) != 1 {
 				t.Fatalf("%v: %q, %+v", err, got, r)
+			}
+		})
+	}
+}
+
+// TestAtSameSecond: where a resource had two versions in a second, and no hash, the right one
+// is restored, or none: the dates of versions have no fractions.
+func TestAtSameSecond(t *testing.T) {
+	t.Parallel()
+	const half = 400 * time.Millisecond
+	early, late := [3]time.Duration{time.Hour, half, time.Hour}, [3]time.Duration{time.Hour, time.Hour, half}
+	mementos := func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+		for i := range s.at {
+			if r.URL.Path == fmt.Sprintf("/m/%d", i) {
+				return s.version(w, i)
+			}
+		}
+		return false
+	}
+	gate := func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+		return r.URL.Path == "/gate" && s.version(w, s.negotiated(r))
+	}
+	for _, tt := range []struct {
+		name  string
+		style style
+		gaps  [3]time.Duration
+		after time.Duration // of the second version: the requested instant
+		serve func(s *oneSite, w http.ResponseWriter, r *http.Request) bool
+		want  string
+	}{
+		{"a TimeGate", style{}, early, time.Minute, gate, "version 1"},
+		{"a TimeGate, just before the next second", style{}, early, 300 * time.Millisecond, gate, ""},
+		{"a TimeGate, before the next version of the second", style{}, late, 100 * time.Millisecond, gate, ""},
+		{"a TimeGate that knows fractions, of whole seconds", style{seconds: true}, early, time.Minute, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			if at, err := memento.ParseDatetime(r.Header.Get("Accept-Datetime")); r.URL.Path != "/gate" || err != nil || at.Before(s.at[1]) {
+				return r.URL.Path == "/gate" && s.version(w, 0)
+			}
+			return s.version(w, 1)
+		}, "version 1"},
+		{"a TimeMap, the last version of which does not answer", style{}, early, time.Minute, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/map" {
+				return s.list(w, "/m/0", 0, "/m/1", 1, "/m/2", 2)
+			}
+			return r.URL.Path != "/m/1" && mementos(s, w, r)
+		}, ""},
+		{"a TimeMap in another order", style{}, early, time.Minute, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/map" {
+				return s.list(w, "/m/2", 2, "/m/1", 1, "/m/0", 0)
+			}
+			return mementos(s, w, r)
+		}, ""},
+		{"a TimeMap with one version of the second", style{}, late, 2 * half, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/map" {
+				return s.list(w, "/m/0", 0, "/m/2", 2)
+			}
+			return mementos(s, w, r)
+		}, "version 2"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.style.noHash = true
+			s := newOneSiteOf(t, tt.style, func(s *oneSite) string { return link("timegate", s.url("/gate")) + link("timemap", s.url("/map")) }, tt.gaps)
+			s.handler = func(w http.ResponseWriter, r *http.Request) bool { return tt.serve(s, w, r) }
+			if tt.style.seconds { // also lastmod
+				fraction := regexp.MustCompile(`\.\d+Z`)
+				s.rewrite = func(_, text string) string { return fraction.ReplaceAllString(text, "Z") }
+			}
+			got, r, err := s.syncAt(t, s.at[1].Add(tt.after))
+			missing := len(r.Missing) == 1 && strings.Contains(r.Missing[0].Cause, "may be another version of that second")
+			if got != tt.want || (tt.want == "") != missing || (err != nil) != missing {
+				t.Errorf("%v: %q, %+v", err, got, r.Missing)
 			}
 		})
 	}

@@ -79,6 +79,7 @@ type pastSearch struct {
 type pastPlace struct {
 	uri    string
 	at     time.Time // instant to negotiate for; zero: no negotiation
+	asOf   time.Time // instant at which the version there is known to have been current; zero: not known
 	own    bool      // it is the address of the resource itself
 	proven bool      // the link to it is sufficient proof of its version
 }
@@ -186,12 +187,18 @@ func (t *transfer) mayAsk(uri string) bool {
 }
 
 // gatePlaces returns a TimeGate with the instants to request: right after the
-// version was created (ME-HD-03), and the instant of the requested state.
+// version was created (ME-HD-03), and the instant of the requested state. Without a hash
+// it is the other way round, and the former is the end of the second of the creation.
 func (p *pastSearch) gatePlaces(gate string) []pastPlace {
 	var ways []pastPlace
-	for _, at := range []time.Time{upToSecond(p.t.a.Lastmod.Time()), upToSecond(p.t.a.Event.Time()), p.t.AsOf.UTC().Truncate(time.Second)} {
+	end := p.t.AsOf.UTC().Truncate(time.Second)
+	instants := []time.Time{upToSecond(p.t.a.Lastmod.Time()), upToSecond(p.t.a.Event.Time()), end}
+	if !content.HasKnown(p.t.a.Hashes) {
+		instants = []time.Time{end, p.eventOf().UTC().Truncate(time.Second).Add(time.Second)}
+	}
+	for _, at := range instants {
 		if at.Year() > 1 && at.Year() < 9999 && !slices.ContainsFunc(ways, func(w pastPlace) bool { return w.at.Equal(at) }) {
-			ways = append(ways, pastPlace{uri: gate, at: at})
+			ways = append(ways, pastPlace{uri: gate, at: at, asOf: at})
 		}
 	}
 	return ways
@@ -215,7 +222,7 @@ func (p *pastSearch) fromPast(ctx context.Context, w *pastPlace) error {
 	}
 	p.t.vet = nil
 	if !content.HasKnown(p.t.a.Hashes) && !w.proven { // ME-RS-09
-		p.t.vet = p.fitsTime
+		p.t.vet = func(resp *fetch.Response) error { return p.fitsTime(resp, w.asOf) }
 	}
 	defer func() { p.t.vet = nil }()
 	err := p.t.attempt(ctx, r, true)
@@ -239,10 +246,14 @@ func (p *pastSearch) noteHost(w *pastPlace, err error) {
 	p.t.Shared.hosts.note(u.Host, err)
 }
 
-// fitsTime checks that a response contains the requested version if there is no
-// hash to verify it: its time must be that of the version, or later but certainly
-// not after the requested instant.
-func (p *pastSearch) fitsTime(resp *fetch.Response) error {
+// fitsTime checks that a response contains the requested version if there is no hash to
+// verify it. The Source's documents say that this is the version that was current from its
+// event until the requested instant. A response is certainly that version if its time is
+// after the second of the event, and not in the second of that instant or later: a
+// Memento-Datetime has no fraction. One of the second of the event, or of the lastmod, may be
+// another version of that second, unless it was current at an instant after the event,
+// asOf, that is not after the requested one.
+func (p *pastSearch) fitsTime(resp *fetch.Response, asOf time.Time) error {
 	header := resp.Header.Get("Memento-Datetime")
 	if header == "" {
 		return errNoVersionThere
@@ -251,13 +262,14 @@ func (p *pastSearch) fitsTime(resp *fetch.Response) error {
 	if err != nil {
 		return fmt.Errorf("its Memento-Datetime %s is no date", fetch.Printable(header))
 	}
-	from := p.t.a.Lastmod.Time()
-	if e := p.t.a.Event.Time(); from.IsZero() || !e.IsZero() && e.Before(from) {
-		from = e
-	}
-	// A Memento-Datetime has no fraction: its version may be almost a second later.
-	if second := from.Truncate(time.Second); at.Before(second) || at.After(second) && at.After(p.t.AsOf.Add(-time.Second)) {
+	event := p.eventOf().Truncate(time.Second)
+	switch {
+	case at.After(event) && !at.After(p.t.AsOf.Add(-time.Second)):
+		return nil
+	case !at.Equal(event) && !at.Equal(p.t.a.Lastmod.Time().Truncate(time.Second)):
 		return fmt.Errorf("it is of %s", wording.Time(at))
+	case !asOf.After(event) || asOf.After(p.t.AsOf):
+		return fmt.Errorf("it is of %s, and may be another version of that second", wording.Time(at))
 	}
 	return nil
 }

@@ -106,17 +106,18 @@ func (p *pastSearch) listed(ctx context.Context, maps []string, tried map[string
 			continue
 		}
 		for _, v := range p.versionsOf(m) {
-			if !tried[v] && p.t.mayAsk(v) {
-				tried[v] = true
-				ways = append(ways, pastPlace{uri: v})
+			if !tried[v.uri] && p.t.mayAsk(v.uri) {
+				tried[v.uri] = true
+				ways = append(ways, v)
 			}
 		}
 	}
 	return ways
 }
 
-// versionsOf returns the addresses of the versions to be tried, best first.
-func (p *pastSearch) versionsOf(m *memento.TimeMap) (uris []string) {
+// versionsOf returns the addresses of the versions to be tried, best first. Of several in
+// a second it is not known which was current at its end: a TimeMap need not be in order.
+func (p *pastSearch) versionsOf(m *memento.TimeMap) (ways []pastPlace) {
 	var seconds []time.Time
 	for _, w := range p.gatePlaces("") {
 		found, err := m.Current(w.at)
@@ -124,11 +125,17 @@ func (p *pastSearch) versionsOf(m *memento.TimeMap) (uris []string) {
 			continue // the instant is before the first version
 		}
 		seconds = append(seconds, found.At)
-		for i := len(m.Versions) - 1; i >= 0 && len(uris) < 2*maxGates; i-- {
-			if m.Versions[i].At.Equal(found.At) {
-				uris = append(uris, m.Versions[i].URI)
+		same := slices.DeleteFunc(slices.Clone(m.Versions), func(v memento.Found) bool { return !v.At.Equal(found.At) })
+		for _, v := range slices.Backward(same) {
+			if len(ways) == 2*maxGates {
+				break
 			}
+			way := pastPlace{uri: v.URI}
+			if len(same) == 1 {
+				way.asOf = w.at
+			}
+			ways = append(ways, way)
 		}
 	}
-	return uris
+	return ways
 }
