@@ -76,21 +76,39 @@ func TestManifestsBesideListReadAgain(t *testing.T) {
 	}
 }
 
-// TestManifestsBesideListMissing: without its Resource Dump, the resources are requested
-// one by one, and the report says why.
-func TestManifestsBesideListMissing(t *testing.T) {
+// TestManifestsBesideListUnreadable: if its Resource Dump cannot be read, it is requested
+// once, the resources are requested one by one, and the report says why.
+func TestManifestsBesideListUnreadable(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, style{listParts: 70, dumpStyle: dumpStyle{dump: true, copies: true, each: 50}})
-	fill(s, 140)
-	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
-		gone := r.URL.Path == "/rs/resourcedump.xml"
-		if gone {
-			w.WriteHeader(http.StatusNotFound)
-		}
-		return gone
-	})
-	m := newMirror(t, s)
-	if r := m.mustSync(); r.Created != 140 || r.By.Request != 140 || len(r.Fallbacks) != 1 {
-		t.Errorf("%s by %+v, %+v", counts(r), r.By, r.Fallbacks)
+	for name, answer := range map[string]http.HandlerFunc{
+		"missing":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
+		"unavailable": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"malformed":   func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<urlset")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, style{listParts: 70, dumpStyle: dumpStyle{dump: true, copies: true, each: 50}})
+			fill(s, 140)
+			requested := make(chan struct{})
+			var once sync.Once
+			s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+				switch r.URL.Path {
+				case "/rs/resourcedump.xml":
+					answer(w, r)
+					once.Do(func() { close(requested) })
+					return true
+				case "/rs/list-1":
+					<-requested
+				}
+				return false
+			})
+			m := newMirror(t, s)
+			if r := m.mustSync(); r.Created != 140 || r.By.Request != 140 || len(r.Fallbacks) != 1 {
+				t.Errorf("%s by %+v, %+v", counts(r), r.By, r.Fallbacks)
+			}
+			if got := s.got("/rs/resourcedump.xml"); got != 1 {
+				t.Errorf("the Resource Dump was requested %d times", got)
+			}
+		})
 	}
 }

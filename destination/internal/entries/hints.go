@@ -16,8 +16,29 @@ import (
 	"lockstep/resourcesync"
 )
 
-// PackagesOf returns the entries of a dump, or of the dumps that an index names.
+// PackagesOf returns the entries of a dump, or of the dumps that an index names. A dump that
+// could not be read is not requested again.
 func (r *Reader) PackagesOf(ctx context.Context, uri string, kind resourcesync.Capability) ([]resourcesync.Entry, error) {
+	key := string(kind) + " " + uri
+	r.mu.Lock()
+	err := r.unreadable[key]
+	r.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	packages, err := packagesOf(ctx, r, uri, kind)
+	if err != nil && ctx.Err() == nil {
+		r.mu.Lock()
+		if r.unreadable == nil {
+			r.unreadable = map[string]error{}
+		}
+		r.unreadable[key] = err
+		r.mu.Unlock()
+	}
+	return packages, err
+}
+
+func packagesOf(ctx context.Context, r *Reader, uri string, kind resourcesync.Capability) ([]resourcesync.Entry, error) {
 	seen := map[string]bool{}
 	var all []resourcesync.Entry
 	var nested nesting.Walk

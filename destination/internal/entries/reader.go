@@ -79,6 +79,8 @@ type Reader struct {
 	nested  nesting.Walk // indexes and lists of this reading
 	parts   int
 	named   int // number of packages named
+
+	unreadable map[string]error // dumps that could not be read, by capability and URI
 }
 
 // errAgain requests that an index be read again: a part does not match what the
