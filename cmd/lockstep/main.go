@@ -76,7 +76,7 @@ func run(args []string, io term.IO) int {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		err = term.WithHint(err, "free space there, and run the same command again")
 	case errors.Is(err, sqlite.ErrDamaged):
-		err = term.WithHint(err, "bring the file back from a backup")
+		err = term.WithHint(err, "restore it from a backup: lockstep state restore FILE DIR")
 	}
 	if !stdout.written.Load() {
 		printFailure(cmd, io, err)
@@ -176,7 +176,7 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.Is(err, term.ErrInterrupted):
 		return exitInterrupted
-	case usage:
+	case usage && !errors.Is(err, sqlite.ErrDamaged): // which opening a set may find
 		return exitUsage
 	case errors.Is(err, auditing.ErrDifferences), errors.Is(err, validation.ErrFindings), errors.Is(err, tracing.ErrAltered), errors.Is(err, states.ErrDamaged):
 		return exitDifferences

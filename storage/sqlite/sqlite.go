@@ -346,7 +346,7 @@ func (d readerDialect) Explain(err error) error {
 }
 
 // ErrDamaged reports a file that is not an SQLite database, or a damaged one.
-var ErrDamaged = errors.New("damaged database")
+var ErrDamaged = sqldb.ErrDamaged
 
 // A damagedError is ErrDamaged with the text of the wrapped error.
 type damagedError struct{ error }

@@ -230,6 +230,62 @@ func TestOpenReader(t *testing.T) {
 	}
 }
 
+// TestDamagedPages: whatever is read of a database, damaged pages are reported as such.
+func TestDamagedPages(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "state.db")
+	db, err := sqlite.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	update := catalog.Update{Record: catalog.Record{URI: "http://example.org/a"}}
+	if _, err := db.Catalog().Apply(t.Context(), "set", []catalog.Update{update}); err != nil {
+		t.Fatal(err)
+	}
+	var pages []int
+	const roots = `SELECT rootpage FROM sqlite_schema WHERE rootpage > 0 AND tbl_name <> 'schema_version'`
+	err = db.Each(t.Context(), roots, nil, func(rows *sql.Rows) (bool, error) {
+		var page int
+		err := rows.Scan(&page)
+		pages = append(pages, page)
+		return true, err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		copy(b[(page-1)*4096:page*4096], strings.Repeat("damaged ", 512))
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db = open(t, sqlite.Options{}, path)
+	ctx := t.Context()
+	_, status := db.Catalog().Status(ctx, "set")
+	_, applied := db.Catalog().Apply(ctx, "set", []catalog.Update{update})
+	_, mark := db.Catalog().Mark(ctx, "set")
+	var split, listed error
+	for _, split = range db.Catalog().Split(ctx, "set", 1) {
+	}
+	for _, listed = range db.Catalog().Resources(ctx, "set", catalog.Range{}) {
+	}
+	_, loaded := db.Journal().Load(ctx, "name")
+	_, instant := db.Journal().Instant(ctx, time.Now())
+	_, cursor := db.Versions().Cursor(ctx, "set")
+	for what, err := range map[string]error{
+		"Catalog.Status": status, "Catalog.Apply": applied, "Catalog.Mark": mark, "Catalog.Split": split, "Catalog.Resources": listed,
+		"Journal.Load": loaded, "Journal.Instant": instant, "Versions.Cursor": cursor,
+	} {
+		if !errors.Is(err, sqlite.ErrDamaged) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // TestChangedWhileRead: if a process opens, changes and closes a database that no process used, a reader does not
 // take that for damage.
 func TestChangedWhileRead(t *testing.T) {

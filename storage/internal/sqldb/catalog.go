@@ -68,15 +68,16 @@ type setRow struct {
 
 const selectSet = `SELECT id, resources, last_seq, last_event, floor, kept_seq, kept_at FROM catalog_set WHERE name = $1`
 
-func (s *setRow) scan(row *sql.Row) error {
-	return row.Scan(&s.id, &s.resources, &s.lastSeq, &s.lastEvent, &s.floor, &s.keptSeq, &s.keptAt)
+// values returns where the columns of selectSet are stored.
+func (s *setRow) values() []any {
+	return []any{&s.id, &s.resources, &s.lastSeq, &s.lastEvent, &s.floor, &s.keptSeq, &s.keptAt}
 }
 
 // lock reads the row of the set, creates it if it is missing, and keeps other
 // transactions from changing the set until this one ends.
 func (c *Catalog) lock(ctx context.Context, tx *sql.Tx, set string) (*setRow, error) {
 	s := new(setRow)
-	err := s.scan(tx.QueryRowContext(ctx, selectSet+c.db.dialect.ForUpdate(), set))
+	err := tx.QueryRowContext(ctx, selectSet+c.db.dialect.ForUpdate(), set).Scan(s.values()...)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return s, err
 	}
@@ -133,7 +134,7 @@ func (c *Catalog) Split(ctx context.Context, set string, n int) iter.Seq2[string
 	return func(yield func(string, error) bool) {
 		err := c.split(ctx, set, n, func(uri string) bool { return yield(uri, nil) })
 		if err != nil {
-			yield("", fmt.Errorf("split %s into runs of %d: %w", set, n, err))
+			yield("", fmt.Errorf("split %s into runs of %d: %w", set, n, c.db.explain(err)))
 		}
 	}
 }
@@ -261,7 +262,7 @@ func (c *Catalog) Forget(ctx context.Context, set string, m catalog.Mark) error 
 // Status implements [catalog.Catalog].
 func (c *Catalog) Status(ctx context.Context, set string) (catalog.Status, error) {
 	var s setRow
-	err := s.scan(c.db.read.QueryRowContext(ctx, selectSet, set))
+	err := c.db.one(ctx, selectSet, []any{set}, s.values()...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return catalog.Status{}, nil
 	}

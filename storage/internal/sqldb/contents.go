@@ -70,7 +70,7 @@ func (c *Contents) Get(ctx context.Context, set, uri, hash string) (b []byte, er
 		return nil, fmt.Errorf("content of %s: %w", uri, fs.ErrNotExist)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read content of %s: %w", uri, c.db.dialect.Explain(err))
+		return nil, fmt.Errorf("read content of %s: %w", uri, c.db.explain(err))
 	}
 	return b, nil
 }

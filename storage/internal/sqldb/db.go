@@ -216,7 +216,7 @@ func (db *DB) query(ctx context.Context, query string, args ...any) (rows *sql.R
 		return false, err
 	})
 	if err != nil {
-		return nil, db.dialect.Explain(err)
+		return nil, db.explain(err)
 	}
 	return rows, nil
 }
@@ -240,9 +240,21 @@ func (db *DB) queryPrepared(ctx context.Context, text string, args ...any) (rows
 		return false, err
 	})
 	if err != nil {
-		return nil, db.dialect.Explain(err)
+		return nil, db.explain(err)
 	}
 	return rows, nil
+}
+
+// ErrDamaged is what a [Dialect] explains errors of a damaged database with.
+var ErrDamaged = errors.New("damaged database")
+
+// explain explains an error of a read, and names a damaged database.
+func (db *DB) explain(err error) error {
+	err = db.dialect.Explain(err)
+	if db.name != "" && errors.Is(err, ErrDamaged) {
+		return fmt.Errorf("database %s: %w", db.name, err)
+	}
+	return err
 }
 
 // named adds the name of the database to an error about a full disk, or about
@@ -268,6 +280,19 @@ func (db *DB) Each(ctx context.Context, query string, args []any, row func(*sql.
 	return db.each(ctx, rows, row)
 }
 
+// one reads the values of the row that a query returns. It returns [sql.ErrNoRows] if there is none.
+func (db *DB) one(ctx context.Context, query string, args []any, values ...any) error {
+	found := false
+	err := db.Each(ctx, query, args, func(rows *sql.Rows) (bool, error) {
+		found = true
+		return false, rows.Scan(values...)
+	})
+	if err == nil && !found {
+		return sql.ErrNoRows
+	}
+	return err
+}
+
 // eachPrepared is Each with a statement that is compiled once, see queryPrepared.
 func (db *DB) eachPrepared(ctx context.Context, text string, args []any, row func(*sql.Rows) (bool, error)) error {
 	rows, err := db.queryPrepared(ctx, text, args...)
@@ -288,7 +313,7 @@ func (db *DB) each(ctx context.Context, rows *sql.Rows, row func(*sql.Rows) (boo
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return db.dialect.Explain(err)
+		return db.explain(err)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ const heldColumns = `uri, path, length, lastmod, hashes, etag, modified, sets, w
 // Load implements [journal.Journal].
 func (j *Journal) Load(ctx context.Context, name string) ([]byte, error) {
 	var value []byte
-	err := j.db.read.QueryRowContext(ctx, `SELECT value FROM journal_document WHERE name = $1`, name).Scan(&value)
+	err := j.db.one(ctx, `SELECT value FROM journal_document WHERE name = $1`, []any{name}, &value)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil

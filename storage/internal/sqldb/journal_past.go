@@ -75,7 +75,7 @@ func (j *Journal) Instant(ctx context.Context, at time.Time) (journal.Instant, e
 	const newest = `SELECT at, seq, note FROM journal_instant WHERE at <= $1 ORDER BY at DESC LIMIT 1`
 	var i journal.Instant
 	var when int64
-	err := j.db.read.QueryRowContext(ctx, newest, at.UnixMicro()).Scan(&when, &i.Seq, &i.Note)
+	err := j.db.one(ctx, newest, []any{at.UnixMicro()}, &when, &i.Seq, &i.Note)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return journal.Instant{}, nil

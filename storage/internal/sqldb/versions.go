@@ -41,9 +41,9 @@ func (db *DB) Versions() *Versions { return &Versions{db} }
 
 // Cursor implements [memento.Store].
 func (v *Versions) Cursor(ctx context.Context, set string) (cursor int64, err error) {
-	err = v.db.read.QueryRowContext(ctx, `SELECT last_seq FROM memento_set WHERE name = $1`, set).Scan(&cursor)
+	err = v.db.one(ctx, `SELECT last_seq FROM memento_set WHERE name = $1`, []any{set}, &cursor)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, fmt.Errorf("read cursor of the versions of %s: %w", set, v.db.dialect.Explain(err))
+		return 0, fmt.Errorf("read cursor of the versions of %s: %w", set, err)
 	}
 	return cursor, nil
 }
@@ -59,7 +59,7 @@ func (v *Versions) reading(ctx context.Context, f func(*sql.Tx) error) error {
 		return false, f(tx)
 	})
 	if err != nil && ctx.Err() == nil {
-		return v.db.dialect.Explain(err)
+		return v.db.explain(err)
 	}
 	return err
 }

@@ -59,8 +59,6 @@ func explain(err error) error {
 		return term.WithHint(err, "give a state directory (--state of serve, publish or hub), a mirror, or the URL of a PostgreSQL database; lockstep status DIR finds the state of what was published from DIR")
 	case errors.Is(err, statebackup.ErrOccupied):
 		return term.WithHint(err, "stop the process that uses it, and move it away; nothing is replaced")
-	case errors.Is(err, sqlite.ErrDamaged):
-		return term.WithHint(err, "restore it from a backup: lockstep state restore FILE DIR")
 	case errors.Is(err, fs.ErrPermission):
 		return term.WithHint(err, "run this as the user who runs the process, or as root")
 	}
