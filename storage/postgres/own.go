@@ -94,14 +94,24 @@ func (db *DB) OwnedBy(ctx context.Context) (*OwnedError, error) {
 type Lease struct {
 	OwnedError
 	Held bool // it has not ended
+
+	token int64
+	table int64 // number of the table: tables that are made again have other ones
+}
+
+// Follows reports whether the row can have become l since it was before. It cannot if the
+// database was made again, as by a restore, or has lost its last transactions.
+func (l *Lease) Follows(before *Lease) bool {
+	return l.table == before.table && (l.token > before.token || l.token == before.token && l.Since.Equal(before.Since))
 }
 
 // Lease reads it. Unlike [DB.OwnedBy] it uses the connections of db, so that it can be called often.
 func (db *DB) Lease(ctx context.Context) (l Lease, err error) {
-	err = db.Each(ctx, readLease, nil, func(rows *sql.Rows) (bool, error) {
+	const query = `SELECT token, owner, instance, since, until, ` + microseconds + `, CAST(tableoid AS BIGINT) FROM lease`
+	err = db.Each(ctx, query, nil, func(rows *sql.Rows) (bool, error) {
 		var r leaseRow
-		err := rows.Scan(&r.token, &r.owner, &r.instance, &r.since, &r.until, &r.now)
-		l = Lease{OwnedError: *r.owned(), Held: r.until > r.now}
+		err := rows.Scan(&r.token, &r.owner, &r.instance, &r.since, &r.until, &r.now, &l.table)
+		l.OwnedError, l.Held, l.token = *r.owned(), r.until > r.now, r.token
 		return false, err
 	})
 	return l, err

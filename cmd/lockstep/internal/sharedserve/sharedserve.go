@@ -361,6 +361,10 @@ func (p *process) standBy(ctx context.Context, r *role) (*role, error) {
 		if _, other := errors.AsType[*otherError](err); other {
 			return nil, err
 		}
+		if errors.Is(err, stateplace.ErrReplaced) {
+			p.Report.Warn(fmt.Errorf("%w: it is opened again", err))
+			return p.reopenStandby(ctx)
+		}
 		if err != nil && ctx.Err() == nil && !failed {
 			p.log.WarnContext(ctx, "cannot look which process publishes", slog.Any("err", err))
 		}
@@ -467,11 +471,27 @@ func (p *process) publish(ctx context.Context, r *role, published bool) (*role, 
 		}
 	}
 	p.Report.Warn(fmt.Errorf("this process is a standby now: %w", err))
+	return p.reopenStandby(ctx)
+}
+
+// reopenStandby opens the state as a standby, as soon as that is possible, and returns that role; nil if ctx
+// has ended.
+func (p *process) reopenStandby(ctx context.Context) (*role, error) {
 	for {
 		next, err := p.openStandby(ctx)
-		if err == nil || ctx.Err() != nil {
+		if err == nil {
+			p.failure.Store(nil)
 			return next, nil
 		}
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		if _, other := errors.AsType[*otherError](err); other {
+			return nil, err
+		}
+		err = fmt.Errorf("open the state as a standby: %w", err)
+		text := err.Error()
+		p.failure.Store(&text)
 		p.log.WarnContext(ctx, "cannot open the state as a standby", slog.Any("err", err))
 		if intake.Sleep(ctx, turnPause) != nil {
 			return nil, nil
