@@ -286,7 +286,8 @@ var rooms = []room{
 	// joinery
 	{"internal/simulate", "source catalog resourcesync blob", "golang.org/x/sync"},
 	{"storage/internal/column", "catalog intake/harvest/ledger memento resourcesync", ""},
-	{"storage/internal/sqldb", "catalog destination/journal hub/hubstore intake intake/harvest/ledger memento resourcesync storage/internal/column", ""},
+	{"storage/internal/availability", "", ""},
+	{"storage/internal/sqldb", "catalog destination/journal hub/hubstore intake intake/harvest/ledger memento resourcesync storage/internal/availability storage/internal/column", ""},
 	{"storage/sqlite", "storage/internal/sqldb catalog hub/hubstore internal/private", "modernc.org/sqlite"},
 	{"storage/postgres", "destination/share hub/hubstore internal/leasetime storage/internal/sqldb", "github.com/jackc/pgx/v5"},
 	{"storage/internal/tables", "storage/internal/sqldb", ""},

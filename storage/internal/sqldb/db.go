@@ -20,6 +20,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"lockstep/storage/internal/availability"
 )
 
 // A Dialect is the behavior in which engines differ.
@@ -82,8 +84,9 @@ type DB struct {
 	there   func() error
 	begin   func(ctx context.Context, tx *sql.Tx) error
 	closed  atomic.Bool
-	checked check
+	checked availability.Check
 
+	readOnly bool
 	frozen   *sql.Tx    // all reads see its state; nil: each sees that of its beginning
 	prepared sync.Map   // *sql.Stmt of read by text, see queryPrepared
 	often    statements // of write
@@ -93,7 +96,7 @@ type DB struct {
 // refuses a newer one ([ErrNewer]). Writes use write and reads use read; they
 // may be the same. Close closes both.
 func New(ctx context.Context, write, read *sql.DB, d Dialect, o Options) (*DB, error) {
-	db := &DB{write: write, read: read, dialect: d, clock: o.Clock, scratch: o.Scratch, there: o.There, begin: o.Begin}
+	db := &DB{write: write, read: read, dialect: d, clock: o.Clock, scratch: o.Scratch, there: o.There, begin: o.Begin, readOnly: o.ReadOnly}
 	if db.clock == nil {
 		db.clock = time.Now
 	}
@@ -120,6 +123,7 @@ const maxCloseWait = 1000
 // Close closes the database.
 func (db *DB) Close() error {
 	db.closed.Store(true)
+	db.checked.End()
 	if db.frozen != nil {
 		_ = db.frozen.Rollback() // nothing was written
 	}

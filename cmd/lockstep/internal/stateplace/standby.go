@@ -30,11 +30,7 @@ func (p Place) OpenStandby(ctx context.Context) (*Database, error) {
 	}
 	return &Database{
 		Catalog: db.Catalog(), Versions: db.Versions(), Ledger: db.Ledger(), Contents: db.Contents(), Hub: db.Hub(), Journal: db.Journal(),
-		Check: func(ctx context.Context) error {
-			_, err := db.Lease(ctx)
-			return err
-		},
-		State: statedir.InDatabase(notes, p.name), Lease: lease, close: []func() error{db.Close},
+		Check: db.Check, State: statedir.InDatabase(notes, p.name), Lease: lease, close: []func() error{db.Close},
 	}, nil
 }
 
