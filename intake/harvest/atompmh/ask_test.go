@@ -1,9 +1,11 @@
 package atompmh_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/catalog"
 	"lockstep/intake/harvest/atompmh"
@@ -291,6 +293,44 @@ func TestFeedTrustArchives(t *testing.T) {
 	h.clean()
 	h.asked("/feed, /feed 304")
 	h.holds("a b c d e")
+}
+
+// Several trusted archive documents in one walk, as with Overlap, form no circle.
+func TestFeedTrustArchivesOverlap(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(fourDocuments())
+	h := follow(t, s, atompmh.Options{TrustArchives: true, Overlap: 24 * time.Hour})
+	h.clean()
+	for i, id := range []string{"e", "f", "g", "h", "i"} { // more often than failures are tolerated
+		h.reopen(h.o)
+		s.put(map[string]string{"/feed": feedOf(fmt.Sprintf("15:%02d", i), prev("/a3"), live(id, fmt.Sprintf("15:%02d", i)))})
+		h.clean()
+		h.asked("/feed, /feed 304")
+	}
+	h.holds("a b c d e f g h i")
+	h.watermark("15:04:00")
+	if st := h.Status(); st.Gap != "" {
+		t.Errorf("status %+v, want no gap", st)
+	}
+}
+
+// A trusted archive document that is complete was applied when it was read, and is
+// no reason to read everything again.
+func TestFeedTrustCompleteArchive(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(map[string]string{
+		"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00")),
+		"/a1":   feedOf("12:00", complete, live("a", "11:00"), live("b", "12:00")),
+	})
+	h := follow(t, s, atompmh.Options{TrustArchives: true, Overlap: 24 * time.Hour})
+	h.clean()
+	s.put(map[string]string{"/feed": feedOf("14:00", prev("/a1"), live("d", "14:00"), live("c", "13:00"))})
+	h.reopen(h.o)
+	h.clean()
+	h.asked("/feed, /feed 304")
+	h.holds("a b c d")
 }
 
 // AP-HV-07, AP-HTTP-08: what is asked, and how.

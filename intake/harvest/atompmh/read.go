@@ -53,8 +53,11 @@ func (h *harvest) read(ctx context.Context, uri string) (*feedDoc, atompmh.Feed,
 	known := h.known(uri)
 	sub := uri == h.sub
 	if known != nil && !sub && h.a.o.TrustArchives {
-		h.docs[uri] = known // AP-HV-07: not requested, as configured
-		return known, atompmh.Feed{}, nil
+		if h.docs[uri] == nil { // as if it had been requested, and were unchanged
+			known.final, known.same = uri, true
+			h.docs[uri] = known
+		}
+		return known, atompmh.Feed{}, nil // AP-HV-07: not requested, as configured
 	}
 	left := h.a.o.MaxBytes - h.list.Tally.Bytes.Load()
 	if left <= 0 {
