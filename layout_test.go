@@ -136,7 +136,7 @@ var rooms = []room{
 	{"intake/bucket", "blob catalog intake intake/internal/filestat intake/internal/listed intake/internal/pathname internal/mediatype resourcesync", "golang.org/x/sync"},
 	{"intake/dir", "catalog intake intake/internal/entry intake/internal/filestat intake/internal/listed intake/internal/pathname intake/internal/treewatch internal/hashlanes internal/mediatype resourcesync",
 		"golang.org/x/sync golang.org/x/sys"},
-	{"intake/harvest/atompmh", "atompmh catalog intake intake/harvest/ledger intake/internal/entry intake/internal/fault intake/internal/future intake/internal/listed internal/fetch internal/nesting resourcesync", "golang.org/x/sync"},
+	{"intake/harvest/atompmh", "atompmh catalog intake intake/harvest/ledger intake/internal/entry intake/internal/fault intake/internal/future intake/internal/listed internal/fetch internal/iri internal/nesting resourcesync", "golang.org/x/sync"},
 	{"intake/harvest/oaipmh", "catalog intake intake/internal/entry intake/internal/fault intake/internal/future intake/internal/pathname internal/fetch oaipmh resourcesync", "golang.org/x/sync"},
 	{"intake/api", "catalog intake intake/internal/entry internal/private internal/trust resourcesync", ""},
 	{"intake/ledgertest", "intake/harvest/ledger", "github.com/google/go-cmp"},

@@ -127,8 +127,8 @@ func (h *harvest) hop(ctx context.Context, uri string, visited *feedVisit) (*fee
 	if visited.add(uri, d) {
 		return nil, circle
 	}
-	if feed.ID != "" && h.now.ID != "" && feedID(feed.ID) != h.now.ID {
-		h.list.Skipped(uri, fmt.Errorf("AP-DOC-04: the id of its feed is %q, not that of the subscription document", fetch.Printable(feed.ID)))
+	if id := feedID(feed.ID); id != "" && h.now.ID != "" && id != h.now.ID {
+		h.list.Skipped(uri, fmt.Errorf("AP-DOC-04: the id of its feed is %q, not that of the subscription document", fetch.Printable(id)))
 	}
 	return d, nil
 }

@@ -111,7 +111,7 @@ func (e *AnotherFeedError) Hint() string {
 
 // Status is the position up to which a feed was harvested.
 type Status struct {
-	Address   string    // as passed to New
+	Address   string    // as passed to New, without user name and password
 	ID, Title string    // of the feed
 	Watermark time.Time // all entries updated before it are applied
 	Complete  bool      // the feed lists all records: a record that it does not list is gone
@@ -147,11 +147,13 @@ type Harvester struct {
 }
 
 // New returns a Harvester that fills the set of cat from the feed at
-// address and stores the state of its records in ledger. It uses the client c.
+// address and stores the state of its records in ledger. It uses the client c, and leaves
+// out a user name and password in address, which are for the client's Home.
 func New(address string, c *fetch.Client, cat catalog.Catalog, set string, ledger ledger.Ledger, o Options) (*Harvester, error) {
 	if address == "" {
 		return nil, errors.New("atom-pmh: the address is missing")
 	}
+	address = fetch.WithoutUser(address)
 	if c == nil {
 		return nil, fmt.Errorf("atom-pmh %s: %w", fetch.Printable(address), fault.ErrNoClient)
 	}

@@ -1,7 +1,9 @@
 package atompmh_test
 
 import (
+	"errors"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -242,4 +244,59 @@ func TestFeedEmptied(t *testing.T) {
 	h.reopen(atompmh.Options{AllowEmpty: true})
 	h.clean()
 	h.holds("")
+}
+
+// An id with an at sign that has no authority is compared, stored and reported as it is:
+// no part of it is a password.
+func TestFeedIDWithAtSign(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	const alice, bob = "tag:alice@example.org,2005:feed", "tag:bob@example.org,2005:feed"
+	s.put(map[string]string{"/feed": feedOf("12:00", "id:"+alice+" ", live("a", "12:00"))})
+	h := follow(t, s, atompmh.Options{})
+	h.clean()
+	if id := h.Status().ID; id != alice {
+		t.Errorf("id %q, want %q", id, alice)
+	}
+	s.put(map[string]string{"/feed": feedOf("13:00", "id:"+bob+" ", live("b", "13:00"))})
+	_, err := h.Scan(t.Context())
+	another, ok := errors.AsType[*atompmh.AnotherFeedError](err)
+	if !ok || another.Was != alice || another.Is != bob {
+		t.Errorf("error %v, want that the feed is another", err)
+	}
+	// Earlier versions stored the id without what is in front of the at sign.
+	before(t, h, func(text string) string { return strings.Replace(text, alice, "example.org,2005:feed", 1) })
+	s.put(map[string]string{"/feed": feedOf("13:00", "id:"+alice+" ", live("a", "12:00"), live("b", "13:00"))})
+	h.clean()
+	if id := h.Status().ID; id != alice {
+		t.Errorf("id %q, want %q", id, alice)
+	}
+}
+
+// User name and password in the address are no part of what identifies the feed.
+func TestFeedAddressWithPassword(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "12:00"))})
+	h := follow(t, s, atompmh.Options{})
+	open := func(password string) {
+		address := strings.Replace(s.URL, "http://", "http://user:"+password+"@", 1) + "/feed"
+		a, err := atompmh.New(address, s.client(t), h.cat, set, h.ledger, h.o)
+		must(t, err)
+		h.Harvester = a
+	}
+	open("s3cret1")
+	h.clean()
+	if text, err := os.ReadFile(h.o.State); err != nil || strings.Contains(string(text), "s3cret") {
+		t.Errorf("the state has the password, or cannot be read: %v", err)
+	}
+	open("s3cret2")
+	if st := h.Status(); st.ID != "urn:x-test:feed" || st.Address != s.URL+"/feed" {
+		t.Errorf("status %+v, want that of the feed that was harvested", st)
+	}
+	s.put(map[string]string{"/feed": feedOf("13:00", "id:urn:x-test:other ", live("b", "13:00"))})
+	_, err := h.Scan(t.Context())
+	if _, ok := errors.AsType[*atompmh.AnotherFeedError](err); !ok || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("error %v, want that the feed is another, without the password", err)
+	}
 }

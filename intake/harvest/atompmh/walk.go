@@ -17,6 +17,7 @@ import (
 	"lockstep/intake/internal/future"
 	"lockstep/intake/internal/listed"
 	"lockstep/internal/fetch"
+	"lockstep/internal/iri"
 )
 
 // How often a walk is restarted.
@@ -299,10 +300,10 @@ const (
 	maxFeedID = 1 << 10
 )
 
-// feedID returns the id of a feed, without user name and password, or a hash if it is too
-// long.
+// feedID returns the id of a feed, without the user name and password that an address may
+// have, or a hash if it is too long.
 func feedID(id string) string {
-	id = fetch.WithoutUser(id)
+	id, _ = iri.WithoutUser(id)
 	if len(id) <= maxFeedID {
 		return id
 	}
@@ -317,7 +318,9 @@ func (h *harvest) identify(feed *atompmh.Feed) (again bool, err error) {
 	if len(h.now.Title) > maxTitle {
 		h.now.Title = "" // it does not count as a title
 	}
-	if h.old.ID == "" || h.old.ID == h.now.ID || h.replaced {
+	// Earlier versions also removed what is in front of the at sign in tag:user@example.org,2026:feed.
+	same := h.old.ID == h.now.ID || h.old.ID == fetch.WithoutUser(h.now.ID)
+	if h.old.ID == "" || same || h.replaced {
 		return false, nil
 	}
 	if !h.a.o.AcceptFeed && !h.elsewhere {

@@ -113,11 +113,13 @@ type Stretch struct {
 }
 
 // New returns a Harvester that fills the set of cat from the repository at
-// base, its base URL. Requests are sent through c.
+// base, its base URL. Requests are sent through c; a user name and password in base, which
+// are for the Home of c, are left out.
 func New(base string, c *fetch.Client, cat catalog.Catalog, set string, o Options) (*Harvester, error) {
 	if base == "" {
 		return nil, errors.New("OAI-PMH: the address is missing")
 	}
+	base = fetch.WithoutUser(base)
 	if c == nil {
 		return nil, fmt.Errorf("OAI-PMH %s: %w", fetch.Printable(base), fault.ErrNoClient)
 	}

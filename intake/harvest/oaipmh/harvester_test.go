@@ -122,3 +122,23 @@ func TestOAIPMH(t *testing.T) {
 		t.Errorf("third report: %+v", r)
 	}
 }
+
+// User name and password in the base URL are no part of what identifies the repository, and
+// are in the addresses of no records.
+func TestBaseURLWithPassword(t *testing.T) {
+	t.Parallel()
+	h := newHarvested(t, oaipmhtest.Options{Records: 3}, oaipmh.Options{})
+	plain := h.url
+	for i, user := range []string{"user:s3cret1@", "user:s3cret2@"} {
+		h.url = strings.Replace(plain, "http://", "http://"+user, 1)
+		h.open()
+		if r := h.scan(); i > 0 && r.Changed() {
+			t.Errorf("with another password everything was harvested again: %+v", r)
+		}
+		for rec, err := range h.cat.Resources(t.Context(), harvestSet, catalog.Range{}) {
+			if err != nil || !strings.HasPrefix(rec.URI, plain) {
+				t.Errorf("%s is in the catalog: %v", rec.URI, err)
+			}
+		}
+	}
+}
