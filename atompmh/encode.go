@@ -109,7 +109,7 @@ func appendUpdated(b []byte, t time.Time) []byte {
 // characters of its title.
 func appendLink(b []byte, l *Link) ([]byte, error) {
 	if !iri.HasScheme(l.Href) || !iri.Plain(l.Href) {
-		return nil, broken("AP-DOC-01", "link %s: %q is no absolute URI of the characters allowed in one", l.Rel, xmlscan.Clip(l.Href))
+		return nil, broken("AP-DOC-01", "link %s: %q is no absolute URI of the characters allowed in one", l.Rel, shown(l.Href))
 	}
 	if iri.HasUser(l.Href) {
 		return nil, broken("AP-DOC-12", "link %s: its address has a user name or password, which readers ignore", xmlscan.Clip(l.Rel))
@@ -123,7 +123,7 @@ func appendLink(b []byte, l *Link) ([]byte, error) {
 		}
 	}
 	if !ok {
-		return nil, broken("AP-DOC-01", "link %s to %s has characters XML does not allow", xmlscan.Clip(l.Rel), l.Href)
+		return nil, broken("AP-DOC-01", "link %s to %s has characters XML does not allow", xmlscan.Clip(l.Rel), shown(l.Href))
 	}
 	if l.Length > 0 {
 		b = append(b, ` length="`...)

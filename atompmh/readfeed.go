@@ -229,6 +229,6 @@ func (r *Reader) datetime(text []byte) (time.Time, bool) {
 // checkID warns of an id that is not an absolute IRI. It is used unchanged.
 func (r *Reader) checkID(id []byte) {
 	if !iri.Absolute(id) {
-		r.warn("AP-DOC-09", "id \""+xmlscan.Clip(string(id))+"\" is no absolute IRI")
+		r.warn("AP-DOC-09", "id \""+shown(string(id))+"\" is no absolute IRI")
 	}
 }

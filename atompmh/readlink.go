@@ -1,6 +1,7 @@
 package atompmh
 
 import (
+	"bytes"
 	"net/url"
 	"strings"
 
@@ -130,7 +131,11 @@ func (r *Reader) href(v []byte, base *url.URL) (span, bool) {
 		return span{}, false
 	}
 	if iri.HasScheme(v) {
-		v = r.withoutUser(v)
+		v, ok := r.withoutUser(v)
+		if !ok {
+			r.warn("AP-DOC-12", "a link to an address that has a port that is no number, or a password with /, ? or #, ignored")
+			return span{}, false
+		}
 		return r.draft.keep(iri.Encode(v)), true
 	}
 	reason := "whose own address is not known"
@@ -142,22 +147,33 @@ func (r *Reader) href(v []byte, base *url.URL) (span, bool) {
 		case !u.IsAbs():
 			reason = "without an absolute address to resolve it against"
 		default:
-			return r.draft.keep(iri.Encode(r.withoutUser([]byte(u.String())))), true
+			v, _ = r.withoutUser([]byte(u.String()))
+			return r.draft.keep(iri.Encode(v)), true
 		}
 	}
-	v, _ = iri.WithoutUser(v)
-	r.warn("AP-DOC-12", "a link to \""+xmlscan.Clip(string(v))+"\" in a document "+reason+", ignored")
+	r.warn("AP-DOC-12", "a link to \""+shown(string(v))+"\" in a document "+reason+", ignored")
 	return span{}, false
 }
 
 // withoutUser removes user name and password from an address, so that they
-// appear neither in file names nor in messages.
-func (r *Reader) withoutUser(v []byte) []byte {
+// appear neither in file names nor in messages; ok is false if the address is
+// malformed, and where they end is not certain.
+func (r *Reader) withoutUser(v []byte) (_ []byte, ok bool) {
+	if bytes.IndexByte(v, '@') < 0 { // as nearly always
+		return v, true
+	}
+	ok = !iri.UserUnclear(v)
 	v, had := iri.WithoutUser(v)
-	if had {
+	if had && ok {
 		r.warn("AP-DOC-12", "a link with a user name or password, which is ignored")
 	}
-	return v
+	return v, ok
+}
+
+// shown returns an address for a message.
+func shown(address string) string {
+	address, _ = iri.WithoutUser(address)
+	return xmlscan.Clip(address)
 }
 
 // baseOf returns the base URI of the current element: base, or what its
@@ -177,7 +193,7 @@ func (r *Reader) baseOf(base *url.URL) *url.URL {
 			u, err = base.Parse(ref)
 		}
 		if err != nil {
-			r.warn("AP-DOC-12", "xml:base \""+xmlscan.Clip(ref)+"\" is no URI, ignored")
+			r.warn("AP-DOC-12", "xml:base \""+shown(ref)+"\" is no URI, ignored")
 			return base
 		}
 		return u

@@ -35,13 +35,13 @@ type Writer struct {
 // is full, or on Close.
 func NewWriter(w io.Writer, f Feed) (*Writer, error) {
 	if err := checkFeed(&f); err != nil {
-		return nil, fmt.Errorf("write feed %s: %w", xmlscan.Clip(f.ID), err)
+		return nil, fmt.Errorf("write feed %s: %w", shown(f.ID), err)
 	}
 	f.Links = append([]Link(nil), f.Links...)
 	wr := &Writer{w: w, feed: f}
 	buf, err := appendFeed(make([]byte, 0, flushBytes+4096), &f)
 	if err != nil {
-		return nil, fmt.Errorf("write feed %s: %w", xmlscan.Clip(f.ID), err)
+		return nil, fmt.Errorf("write feed %s: %w", shown(f.ID), err)
 	}
 	wr.buf = buf
 	return wr, nil
@@ -62,7 +62,7 @@ func (w *Writer) Write(e *Entry) error {
 		buf, err = appendEntry(w.buf, e)
 	}
 	if err != nil {
-		return fmt.Errorf("write entry %s: %w", xmlscan.Clip(e.ID), err)
+		return fmt.Errorf("write entry %s: %w", shown(e.ID), err)
 	}
 	w.buf = buf
 	w.entries++
@@ -113,7 +113,7 @@ func (w *Writer) flush() error {
 func checkFeed(f *Feed) error {
 	switch {
 	case !iri.Absolute(f.ID):
-		return broken("AP-DOC-09", "id %q is no absolute IRI", xmlscan.Clip(f.ID))
+		return broken("AP-DOC-09", "id %q is no absolute IRI", shown(f.ID))
 	case f.Title == "":
 		return broken("AP-DOC-02", "a feed without a title")
 	case f.Author == "" || string(xmlscan.Trim([]byte(f.Author))) != f.Author:

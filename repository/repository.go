@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/internal/iri"
 )
 
 // Defaults of a Repository.
@@ -116,8 +117,8 @@ var setSpec = regexp.MustCompile(`^[A-Za-z0-9_.!~*'()-]+$`)
 // New returns a Repository of the sets in c. It does not read or write yet.
 func New(c catalog.Catalog, o Options) (*Repository, error) {
 	u, err := url.Parse(o.BaseURL)
-	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("base URL %q of the repository: want http://HOST/PATH, without a query", o.BaseURL)
+	if plain, had := iri.WithoutUser(o.BaseURL); had || err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("base URL %q of the repository: want http://HOST/PATH, without a user name and a query", plain)
 	}
 	if len(o.Sets) == 0 {
 		return nil, errors.New("a repository needs at least one set")

@@ -165,7 +165,7 @@ func appendLink(b []byte, l *Link) ([]byte, error) {
 		b, ok = lexical.AppendURI(b, l.Href)
 	}
 	if !ok {
-		return nil, broken("RS-LN-01", "link %s: href %q is no absolute URI of the characters allowed in one", xmlscan.Clip(l.Rel), xmlscan.Clip(l.Href))
+		return nil, broken("RS-LN-01", "link %s: href %q is no absolute URI of the characters allowed in one", xmlscan.Clip(l.Rel), shown(l.Href))
 	}
 	if iri.HasUser(l.Href) {
 		return nil, broken("RS-LN-01", "link %s: href has a user name or password, which readers ignore", xmlscan.Clip(l.Rel))

@@ -256,7 +256,11 @@ func (r *Reader) loc(text []byte) {
 		}
 		return
 	}
-	text = r.withoutUser(text, "RS-XML-09", "loc")
+	text, ok := r.withoutUser(text, "RS-XML-09", "loc")
+	if !ok {
+		r.badLoc(text, unclear)
+		return
+	}
 	if !iri.HasScheme(text) {
 		if !lexical.RelativeURI(text) {
 			r.badLoc(text, "is not a URI")

@@ -1,6 +1,7 @@
 package resourcesync
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -363,13 +364,26 @@ func (r *Reader) note(rule, message string) {
 }
 
 // withoutUser removes user name and password from a URI, so that they appear
-// neither in file names nor in messages.
-func (r *Reader) withoutUser(text []byte, rule, what string) []byte {
+// neither in file names nor in messages; ok is false if the URI cannot be used.
+func (r *Reader) withoutUser(text []byte, rule, what string) (_ []byte, ok bool) {
+	if bytes.IndexByte(text, '@') < 0 { // as nearly always
+		return text, true
+	}
+	ok = !iri.UserUnclear(text)
 	text, had := iri.WithoutUser(text)
-	if had {
+	if had && ok {
 		r.warn(rule, what+" has a user name or password, which is ignored")
 	}
-	return text
+	return text, ok
+}
+
+// unclear says what is wrong with a URI that [Reader.withoutUser] does not accept.
+const unclear = "has a port that is no number, or a password with /, ? or #"
+
+// shown returns a URI for a message.
+func shown(uri string) string {
+	uri, _ = iri.WithoutUser(uri)
+	return xmlscan.Clip(uri)
 }
 
 // resolve returns ref as an absolute URI.

@@ -124,7 +124,12 @@ func (r *Reader) link() {
 		d.hashes = d.hashes[:first]
 		return
 	}
-	href = r.withoutUser(href, "RS-LN-01", "the href of a link")
+	href, ok := r.withoutUser(href, "RS-LN-01", "the href of a link")
+	if !ok {
+		r.warn("RS-LN-01", "the href of a link "+unclear+"; the link is ignored")
+		d.hashes = d.hashes[:first]
+		return
+	}
 	r.exactLink(rel, href)
 	if !iri.HasScheme(href) {
 		abs, err := r.resolve(string(href))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"lockstep/internal/xmlscan"
 	"lockstep/resourcesync/internal/schema"
 )
 
@@ -65,11 +64,11 @@ func (w *Writer) Write(e *Entry) error {
 		return ErrTooLarge
 	}
 	if err := w.check(e); err != nil {
-		return fmt.Errorf("write entry %s: %w", xmlscan.Clip(e.Loc), err)
+		return fmt.Errorf("write entry %s: %w", shown(e.Loc), err)
 	}
 	buf, err := w.appendEntry(w.buf, e)
 	if err != nil {
-		return fmt.Errorf("write entry %s: %w", xmlscan.Clip(e.Loc), err)
+		return fmt.Errorf("write entry %s: %w", shown(e.Loc), err)
 	}
 	if w.written+int64(len(buf)+len(w.closing())) > MaxBytes {
 		return ErrTooLarge

@@ -329,6 +329,7 @@ func TestWriterRefusesUserNames(t *testing.T) {
 		{"https://@a.example/", true},
 		{"https://:@a.example", true},
 		{"ftp://user@a.example/b", true},
+		{"https://user:pw/word@a.example/", true},
 		{"https://a.example/b@c", false},
 		{"https://a.example/b?c=@d", false},
 		{"https://a.example/#b@c", false},

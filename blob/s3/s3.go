@@ -189,14 +189,7 @@ func parseEndpoint(s string) (*url.URL, error) {
 		s = "https://" + s
 	}
 	u, err := url.Parse(s)
-	if err != nil {
-		var parsing *url.Error // it repeats the whole address, including the password
-		if errors.As(err, &parsing) {
-			err = parsing.Err
-		}
-		return nil, fmt.Errorf("endpoint %q: %w", withoutUser(s), err)
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
 		return nil, fmt.Errorf("endpoint %q: want http://HOST[:PORT] or https://HOST[:PORT]", withoutUser(s))
 	}
 	u.Path = ""

@@ -18,6 +18,7 @@ import (
 	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/fetch"
 )
 
 // publishOptions are the flags of publish.
@@ -78,7 +79,7 @@ func (o *publishOptions) check() error {
 		return term.Usage(errors.New("--out is missing"), "say where to write the documents: the directory your web server serves, --out "+o.Places())
 	}
 	if strings.Contains(o.out, "://") && !mirror.IsBucket(o.out) {
-		return term.Usagef("--out %s: want a directory or s3://BUCKET/PREFIX", o.out)
+		return term.Usagef("--out %s: want a directory or s3://BUCKET/PREFIX", fetch.WithoutUser(o.out))
 	}
 	if o.BaseURL == "" {
 		return term.Usage(errors.New("--base-url is missing"),
@@ -86,7 +87,7 @@ func (o *publishOptions) check() error {
 
 	}
 	if u, err := url.Parse(o.BaseURL); err != nil || u.Host == "" {
-		return term.Usage(term.Usagef("--base-url %q is no URL", o.BaseURL), "as --base-url https://data.example.org/")
+		return term.Usage(term.Usagef("--base-url %q is no URL", fetch.WithoutUser(o.BaseURL)), "as --base-url https://data.example.org/")
 	}
 	return nil
 }

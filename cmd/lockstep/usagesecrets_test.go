@@ -35,6 +35,46 @@ func TestUsageShowsNoSecrets(t *testing.T) {
 	}
 }
 
+// TestInvalidAddressShowsNoSecrets: a password with a slash in it makes an address invalid.
+// No part of it is in the message, whichever argument or flag it was given to.
+func TestInvalidAddressShowsNoSecrets(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cret"
+	dir := t.TempDir()
+	for _, address := range []string{"http://user:s3cret/s3cret@h.invalid/", "http://user:s3cret?s3cret@h.invalid/", "http://user:s3cret%zz@h.invalid/"} {
+		for _, args := range [][]string{
+			{"sync", address, "mirror"},
+			{"sync", "atom-pmh:" + address, "mirror"},
+			{"sync", "http://127.0.0.2:9/", "mirror", "--proxy", address},
+			{"sync", "http://127.0.0.2:9/", "mirror", "--ping-url", address},
+			{"sync", "http://127.0.0.2:9/", "mirror", "--map", address},
+			{"hub", "--listen", "127.0.0.1:0", "--state", "hub", "--publish-prefix", address},
+			{"hub", "--listen", "127.0.0.1:0", "--state", "hub", "--public-url", address},
+			{"serve", dir, "--listen", "127.0.0.1:0", "--state", "serve", "--base-url", address},
+			{"serve", dir, "--listen", "127.0.0.1:0", "--state", "serve", "--uri", address},
+			{"serve", dir, "--listen", "127.0.0.1:0", "--state", "serve", "--hub", address},
+			{"serve", dir, "--listen", "127.0.0.1:0", "--state", "serve", "--contents", address},
+			{"serve", dir, "--listen", "127.0.0.1:0", "--state", "serve", "--hub-publish-prefix", address},
+			{"serve", "sitemap:" + address, "--listen", "127.0.0.1:0", "--state", "serve"},
+			{"publish", dir, "--out", address, "--base-url", "http://h.invalid/"},
+			{"publish", dir, "--out", "out", "--base-url", address},
+			{"snippet", "nginx", "--out", "out", "--base-url", address},
+			{"simulate", "--listen", "127.0.0.1:0", "--base-url", address},
+			{"map", "x", "--mirror", address},
+			{"state", "info", address},
+			{"status", address},
+		} {
+			cmd := exec.Command("lockstep", args...)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "AWS_ENDPOINT_URL="+address)
+			out, err := cmd.CombinedOutput()
+			if code, _ := exitCodeOf(err); code == 0 || strings.Contains(string(out), secret) {
+				t.Errorf("%s: exit %d, %s, want an error and no password", strings.Join(args, " "), code, out)
+			}
+		}
+	}
+}
+
 // TestNoSchemeShowsNoSecrets: an address without a scheme may hold a password, too. It is
 // in no output, and in no file of the mirror.
 func TestNoSchemeShowsNoSecrets(t *testing.T) {

@@ -35,6 +35,7 @@ func TestWithoutUser(t *testing.T) {
 		"http://bob:pw/word@example.org/":            "http://example.org/",
 		"http://bob:p?w@x/y@example.org/a?b#c":       "http://example.org/a?b#c",
 		"http://b@c:pw/word@example.org/":            "http://example.org/",
+		"http://urn:pw/word@example.org/":            "http://example.org/",
 		"http://:pw/word@example.org/":               "http://example.org/",
 		"http://[::1]:pw/":                           "http://[::1]:pw/",
 		"http://example.org:pw/":                     "http://example.org:pw/",

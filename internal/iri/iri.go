@@ -118,9 +118,53 @@ func HasUser(s string) bool {
 
 // WithoutUser returns a URI without the user name and password in its authority,
 // and whether it had some: they belong to the client, and have no use in a
-// document. It also removes them from malformed URIs.
+// document. It also removes them from malformed URIs; see [UserUnclear].
 func WithoutUser[T string | []byte](s T) (T, bool) {
-	start := 0
+	start, end := authority(s)
+	if InPassword(s[start:end]) {
+		if at := lastAt(s[end:]); at >= 0 {
+			end += at + 1
+		}
+	}
+	at := lastAt(s[start:end])
+	if at < 0 {
+		return s, false
+	}
+	out := make([]byte, 0, len(s))
+	out = append(out, s[:start]...)
+	return T(append(out, s[start+at+1:]...)), true
+}
+
+// UserUnclear reports whether s is a malformed URI that appears to have a password with /, ?
+// or # in it, so that it is not certain what the host is. [WithoutUser] removes everything
+// that may be of the password: its result can be displayed, but is no substitute for s.
+func UserUnclear[T string | []byte](s T) bool {
+	start, end := authority(s)
+	return InPassword(s[start:end]) && lastAt(s[end:]) >= 0
+}
+
+// InPassword reports whether an authority that ends at a /, ? or # is none, but the first part
+// of a user name and a password with that character: what would be its port is no number.
+func InPassword[T string | []byte](authority T) bool {
+	host := authority[lastAt(authority)+1:]
+	if len(host) > 0 && host[0] == '[' {
+		return false
+	}
+	port := 0
+	for port < len(host) && host[port] != ':' {
+		port++
+	}
+	for i := port + 1; i < len(host); i++ {
+		if host[i] < '0' || host[i] > '9' {
+			return true
+		}
+	}
+	return false
+}
+
+// authority returns where the authority of a URI begins and ends; if there is none it is
+// empty.
+func authority[T string | []byte](s T) (start, end int) {
 	for start < len(s) && s[start] != ':' && s[start] != '/' {
 		start++
 	}
@@ -128,19 +172,20 @@ func WithoutUser[T string | []byte](s T) (T, bool) {
 		start++
 	}
 	if len(s)-start < 2 || s[start] != '/' && s[start] != '\\' || s[start+1] != '/' && s[start+1] != '\\' {
-		return s, false // no authority
+		return 0, 0
 	}
 	start += 2
-	at := -1
-	for i := start; i < len(s) && s[i] != '/' && s[i] != '?' && s[i] != '#'; i++ {
-		if s[i] == '@' {
-			at = i
-		}
+	for end = start; end < len(s) && s[end] != '/' && s[end] != '?' && s[end] != '#'; {
+		end++
 	}
-	if at < 0 {
-		return s, false
+	return start, end
+}
+
+// lastAt returns the index of the last at sign in s, or -1.
+func lastAt[T string | []byte](s T) int {
+	i := len(s) - 1
+	for i >= 0 && s[i] != '@' {
+		i--
 	}
-	out := make([]byte, 0, len(s))
-	out = append(out, s[:start]...)
-	return T(append(out, s[at+1:]...)), true
+	return i
 }

@@ -104,6 +104,18 @@ func TestWithoutUser(t *testing.T) {
 		"urn:a:b@c":                           "urn:a:b@c",
 		"":                                    "",
 		"http:":                               "http:",
+		"http://bob:pw/word@host/":            "http://host/",
+		"http://bob:pw#word@host:1/a":         "http://host:1/a",
+		"http://bob:p?w@x/y@host/a?b#c":       "http://host/a?b#c",
+		"http://b@c:pw/word@host/":            "http://host/",
+		"http://:pw/word@host/":               "http://host/",
+		"//bob:pw/word@host/":                 "//host/",
+		"http://host:/a@b":                    "http://host:/a@b",
+		"http://host:8080?a@b":                "http://host:8080?a@b",
+		"http://host:pw/":                     "http://host:pw/",
+		"http://[::1]/a@b":                    "http://[::1]/a@b",
+		"http://[::1]:80/a@b":                 "http://[::1]:80/a@b",
+		"http://user@[::1]/a@b":               "http://[::1]/a@b",
 	} {
 		got, had := iri.WithoutUser(in)
 		if got != want || had != (in != want) {

@@ -130,7 +130,7 @@ func ParsePrefixes(prefixes []string) ([]Prefix, error) {
 	for _, p := range prefixes {
 		u, err := url.Parse(p)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.Contains(p, "#") {
-			return nil, fmt.Errorf("publish prefix %q is no absolute http or https URL", p)
+			return nil, fmt.Errorf("publish prefix %q is no absolute http or https URL", fetch.WithoutUser(p))
 		}
 		all = append(all, Prefix{originOf(u), pathOf(u)})
 	}

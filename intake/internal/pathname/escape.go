@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"lockstep/internal/iri"
 )
 
 const upperHex = "0123456789ABCDEF"
@@ -87,12 +89,13 @@ func AppendEscaped[T string | []byte](dst []byte, s T) []byte {
 
 // ParseBase checks the URI under which a directory is published.
 func ParseBase(base string) (string, error) {
+	if plain, had := iri.WithoutUser(base); had { // also from what cannot be parsed
+		return "", fmt.Errorf("base URI %q: must have no user name and password", plain)
+	}
 	u, err := url.Parse(base)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("base URI %q: %w", base, err)
-	case u.User != nil:
-		return "", fmt.Errorf("base URI of %s: must have no user name and password", u.Host)
 	case u.Scheme == "" || u.Host == "":
 		return "", fmt.Errorf("base URI %q: is not absolute", base)
 	case u.Scheme != "http" && u.Scheme != "https":

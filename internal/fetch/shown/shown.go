@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"lockstep/internal/iri"
 )
 
 // maxText caps the length of untrusted text in one message.
@@ -59,7 +61,7 @@ func WithoutUser(address string) string {
 	}
 	end := len(rest)
 	prefix := protocol(rest)
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 && !((found || prefix != "") && withinPassword(rest[len(prefix):i])) {
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 && !((found || prefix != "") && iri.InPassword(rest[len(prefix):i])) {
 		end = i
 	}
 	at := strings.LastIndexByte(rest[:end], '@')
@@ -70,15 +72,6 @@ func WithoutUser(address string) string {
 		}
 	}
 	return head + rest[at+1:]
-}
-
-// withinPassword reports whether an address that begins with authority, up to the first /, ?
-// or #, can only be meant to have a password that continues there: its port is no number.
-func withinPassword(authority string) bool {
-	host := authority[strings.LastIndexByte(authority, '@')+1:]
-	name, port, _ := strings.Cut(host, ":")
-	opaque := name == "urn" || name == "tag" // URIs without a host
-	return !opaque && !strings.HasPrefix(host, "[") && strings.Trim(port, "0123456789") != ""
 }
 
 // protocol returns the prefix of an address by which users select another protocol than

@@ -61,7 +61,7 @@ func (d *Describer) state(e *resourcesync.Entry, r *catalog.Record, patches bool
 	}
 	d.links = d.links[:0]
 	for i := range r.Links {
-		if patches || r.Links[i].Rel != resourcesync.RelPatch {
+		if (patches || r.Links[i].Rel != resourcesync.RelPatch) && !iri.UserUnclear(r.Links[i].Href) {
 			d.links = append(d.links, r.Links[i])
 			l := &d.links[len(d.links)-1]
 			l.Href, _ = iri.WithoutUser(l.Href) // no document may show it

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"lockstep/internal/iri"
 )
 
 // A Base is the URL below which all addresses of a Source are.
@@ -24,15 +26,15 @@ func (b Base) Origin() string {
 
 // ParseBase checks and normalizes a base URL.
 func ParseBase(s string) (Base, error) {
+	if plain, had := iri.WithoutUser(s); had { // also from what cannot be parsed
+		return Base{}, fmt.Errorf("base URL %q: must have no user name and password", plain)
+	}
 	u, err := url.Parse(s)
 	if err != nil {
 		if syntax, ok := errors.AsType[*url.Error](err); ok {
 			err = syntax.Err
 		}
 		return Base{}, fmt.Errorf("base URL: %w", err)
-	}
-	if u.User != nil {
-		return Base{}, fmt.Errorf("base URL of %s: must have no user name and password", u.Host)
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":

@@ -22,6 +22,7 @@ import (
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/internal/fetch"
 	"lockstep/internal/handover"
 	"lockstep/internal/statedir"
 )
@@ -102,7 +103,7 @@ func Check(address, documents string, sets []config.Set) error {
 	case address == "":
 		return nil
 	case strings.Contains(address, "://") && !mirror.IsBucket(address):
-		return term.Usagef("--contents %s: want a directory or s3://BUCKET/PREFIX", address)
+		return term.Usagef("--contents %s: want a directory or s3://BUCKET/PREFIX", fetch.WithoutUser(address))
 	}
 	readable := []string{documents}
 	for _, set := range sets {

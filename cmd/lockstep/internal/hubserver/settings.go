@@ -121,7 +121,7 @@ func (s *Settings) Options(publicURL string) (o hub.Options, err error) {
 	}
 	for _, p := range s.publishPrefixes {
 		if !config.IsAbsoluteURI(p) || !(strings.HasPrefix(p, "http://") || strings.HasPrefix(p, "https://")) {
-			return o, term.Usage(fmt.Errorf("--%spublish-prefix %q is no http(s) URL", s.prefix, p), "write it in full, as https://data.example.org/")
+			return o, term.Usage(fmt.Errorf("--%spublish-prefix %q is no http(s) URL", s.prefix, fetch.WithoutUser(p)), "write it in full, as https://data.example.org/")
 		}
 	}
 	if o.RootCAs, err = fetch.Certificates(s.caFile); err != nil {

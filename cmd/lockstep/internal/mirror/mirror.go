@@ -112,7 +112,7 @@ func ParseMaps(values []string) ([]filename.Map, error) {
 	for _, v := range values {
 		i := strings.LastIndexByte(v, '=') // a URI may hold one, the directory rarely does
 		if i <= 0 || i == len(v)-1 {
-			return nil, term.Usagef("--map %q: want PREFIX=DIR, as https://example.org/articles/=articles", v)
+			return nil, term.Usagef("--map %q: want PREFIX=DIR, as https://example.org/articles/=articles", fetch.WithoutUser(v))
 		}
 		maps = append(maps, filename.Map{Prefix: v[:i], Dir: v[i+1:]})
 	}

@@ -26,7 +26,7 @@ type Rows struct {
 func OpenRows(dest string) (*Rows, error) {
 	file := filepath.Join(dest, filepath.FromSlash(destination.StateFile))
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return nil, term.Usage(fmt.Errorf("%s: there is no mirror", dest), "give the directory of a mirror; for one in a bucket, that of its state")
+		return nil, term.Usage(fmt.Errorf("%s: there is no mirror", fetch.WithoutUser(dest)), "give the directory of a mirror; for one in a bucket, that of its state")
 	}
 	db, err := sqlite.Open(file)
 	if err != nil {

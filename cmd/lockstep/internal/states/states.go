@@ -17,6 +17,7 @@ import (
 	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination/lock"
+	"lockstep/internal/fetch"
 	"lockstep/internal/statebackup"
 	"lockstep/internal/statedir"
 	"lockstep/storage"
@@ -33,7 +34,7 @@ type database struct {
 // file, or the URL of a PostgreSQL database.
 func databasesAt(place string) ([]database, error) {
 	if strings.Contains(place, "://") && !storage.IsURL(place) {
-		return nil, term.Usage(fmt.Errorf("%s: not a place of a state", place), "give a directory, or the URL of a PostgreSQL database, as postgres://user@host/database")
+		return nil, term.Usage(fmt.Errorf("%s: not a place of a state", fetch.WithoutUser(place)), "give a directory, or the URL of a PostgreSQL database, as postgres://user@host/database")
 	}
 	if storage.IsURL(place) {
 		return []database{{storage.WithoutPassword(place), place}}, nil
