@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"lockstep/resourcesync"
@@ -25,7 +26,8 @@ const (
 // A DumpReport says what a PublishDumps came to.
 type DumpReport struct {
 	Sets    []SetDumpReport
-	Written bool // false: all was as it should be
+	Failed  map[string]error // by the names of sets; nil if there are none
+	Written bool             // false: all was as it should be
 }
 
 // A SetDumpReport is the part of a DumpReport about one set.
@@ -46,9 +48,10 @@ type SetDumpReport struct {
 // catalog: a new Resource Dump, packages added to the Change Dump, when they
 // are due. It is apart from Publish, which it never holds up, because packages
 // take their time; call it after Publish: sets whose lists were never published
-// are left out. One runs at a time, others wait. A set that fails keeps the
-// dumps it has, and does not keep the others from being published.
-func (s *Source) PublishDumps(ctx context.Context) (DumpReport, error) {
+// are left out, and so are those named in except. One runs at a time, others
+// wait. A set that fails keeps the dumps it has, and does not keep the others
+// from being published; the error is that of all sets in Failed.
+func (s *Source) PublishDumps(ctx context.Context, except ...string) (DumpReport, error) {
 	s.dumping.Lock()
 	defer s.dumping.Unlock()
 	var report DumpReport
@@ -56,6 +59,9 @@ func (s *Source) PublishDumps(ctx context.Context) (DumpReport, error) {
 	for _, set := range s.opts.Sets {
 		if err := ctx.Err(); err != nil {
 			return report, err
+		}
+		if slices.Contains(except, set.Name) {
+			continue
 		}
 		published, err := set.isPublished(ctx, s.docs)
 		if err == nil && !published {
@@ -70,7 +76,12 @@ func (s *Source) PublishDumps(ctx context.Context) (DumpReport, error) {
 		report.Sets = append(report.Sets, SetDumpReport(r))
 		report.Written = report.Written || written
 		if err != nil {
-			errs = append(errs, fmt.Errorf("publish dumps of set %s: %w", set.Name, err))
+			err = fmt.Errorf("publish dumps of set %s: %w", set.Name, err)
+			if report.Failed == nil {
+				report.Failed = make(map[string]error)
+			}
+			report.Failed[set.Name] = err
+			errs = append(errs, err)
 		}
 	}
 	return report, errors.Join(errs...)

@@ -18,8 +18,8 @@ const (
 	dumpCheckMost  = time.Minute
 )
 
-// How long dumps that could not be built wait before they are tried again: twice as
-// long each time. Building one takes far more than publishing a Change List.
+// How long the dumps of a set that could not be built wait before they are tried again:
+// twice as long each time. Building one takes far more than publishing a Change List.
 const (
 	dumpRetryFirst = 10 * time.Second
 	dumpRetryMost  = time.Hour
@@ -30,9 +30,9 @@ const sweepEvery = time.Hour
 
 // Dumps builds dumps as they fall due.
 type Dumps struct {
-	Check   time.Duration                                    // how often to check whether one is due, [CheckInterval]
-	Publish func(context.Context) (source.DumpReport, error) // builds the dumps that are due
-	Sweep   func(context.Context) error                      // removes bytes that nothing uses any more
+	Check   time.Duration                                                        // how often to check whether one is due, [CheckInterval]
+	Publish func(_ context.Context, except ...string) (source.DumpReport, error) // builds the dumps that are due, but for those of some sets
+	Sweep   func(context.Context) error                                          // removes bytes that nothing uses any more
 }
 
 // CheckInterval returns how often to check whether a dump of one of the sets is due.
@@ -50,22 +50,23 @@ func CheckInterval(sets []config.Set) time.Duration {
 }
 
 // Run builds dumps as they fall due and removes unused bytes, in the background until
-// ctx ends.
+// ctx ends. A set that fails delays no other.
 func (d *Dumps) Run(ctx context.Context, n *sourcereport.Reporter) error {
-	retry := dumpRetryFirst
+	failing := make(failures)
 	var swept time.Time
 	for {
-		wait := d.Check
-		r, err := d.Publish(ctx)
+		r, _ := d.Publish(ctx, failing.waiting()...) // its error is that of the sets that failed
 		if ctx.Err() != nil {
 			return nil
 		}
 		n.Dumped(r)
-		if err != nil {
-			n.IO.Errorf("warning: %v; trying again in %s\n", err, retry)
-			wait, retry = retry, min(2*retry, dumpRetryMost)
-		} else {
-			retry = dumpRetryFirst
+		for i := range r.Sets {
+			name := r.Sets[i].Set
+			if err := r.Failed[name]; err != nil {
+				n.IO.Errorf("warning: %v; trying again in %s\n", err, failing.add(name))
+			} else {
+				delete(failing, name)
+			}
 		}
 		if time.Since(swept) >= sweepEvery {
 			if err := d.Sweep(ctx); err != nil && ctx.Err() == nil {
@@ -73,8 +74,46 @@ func (d *Dumps) Run(ctx context.Context, n *sourcereport.Reporter) error {
 			}
 			swept = time.Now()
 		}
-		if intake.Sleep(ctx, wait) != nil {
+		if intake.Sleep(ctx, failing.until(d.Check)) != nil {
 			return nil
 		}
 	}
+}
+
+// failures are the sets whose dumps could not be built, by name.
+type failures map[string]failure
+
+type failure struct {
+	retry time.Time     // not tried again before it
+	wait  time.Duration // from the failure until then
+}
+
+// add records that a set has failed, and returns the time until it is tried again.
+func (f failures) add(set string) time.Duration {
+	wait := dumpRetryFirst
+	if before, ok := f[set]; ok {
+		wait = min(2*before.wait, dumpRetryMost)
+	}
+	f[set] = failure{time.Now().Add(wait), wait}
+	return wait
+}
+
+// waiting returns the sets that are not to be tried yet.
+func (f failures) waiting() []string {
+	var sets []string
+	for set, failed := range f {
+		if time.Now().Before(failed.retry) {
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}
+
+// until returns the time until something is to be done: at most check, or until a set is to
+// be tried again.
+func (f failures) until(check time.Duration) time.Duration {
+	for _, failed := range f {
+		check = min(check, time.Until(failed.retry))
+	}
+	return max(check, 0)
 }
