@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -312,5 +313,77 @@ func TestFeedWithoutEnd(t *testing.T) {
 		if r.Documents > 1100 || !strings.Contains(strings.Join(found, "\n"), "AP-TS-02") {
 			t.Errorf("%s: %d documents, %.2000s", name, r.Documents, strings.Join(found, "\n"))
 		}
+	}
+}
+
+// A flood is a document that repeats a part, and measures the memory in use before each MiB.
+type flood struct {
+	head    string
+	part    func(n int) string
+	limited bool // a finding is expected
+	n, left int
+	next    []byte
+	peak    uint64
+}
+
+func (f *flood) Read(p []byte) (int, error) {
+	if f.n == 0 {
+		f.next = []byte(f.head)
+	}
+	for len(f.next) == 0 {
+		if f.left <= 0 {
+			return 0, io.EOF
+		}
+		for len(f.next) < 1<<20 {
+			f.next = append(f.next, f.part(f.n)...)
+			f.n++
+		}
+		f.left -= len(f.next)
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		f.peak = max(f.peak, m.HeapAlloc)
+	}
+	f.n++
+	n := copy(p, f.next)
+	f.next = f.next[n:]
+	return n, nil
+}
+
+// TestLargeResponse: a repository cannot fill the memory with the texts of one response, and a
+// finding says that there are too many. Not in parallel: it measures the memory of the process.
+func TestLargeResponse(t *testing.T) {
+	const head = `<OAI-PMH xmlns="http://www.openarchives.org/OAI/2.0/"><responseDate>2024-05-01T00:00:00Z</responseDate>`
+	const request = `<request verb="ListRecords">https://lib.example.net/oai</request>`
+	long := strings.Repeat("x", 10_000)
+	same := func(text string) func(int) string { return func(int) string { return text } }
+	for name, f := range map[string]*flood{
+		"identifiers": {limited: true, head: head + request + "<ListIdentifiers>", part: func(n int) string {
+			return fmt.Sprintf("<header><identifier>urn:%d%s</identifier><datestamp>2024-05-01</datestamp></header>", n, long)
+		}},
+		"names of sets":   {limited: true, head: head + request + "<ListSets>", part: same("<set><setSpec>" + long + "</setSpec></set>")},
+		"tokens":          {head: head + request + "<ListSets>", part: same("<resumptionToken>" + long + "</resumptionToken>")},
+		"other elements":  {head: head + request + "<Identify>", part: func(n int) string { return fmt.Sprintf("<a%d/>", n) }},
+		"errors":          {head: head + request, part: same(`<error code="badVerb"/>`)},
+		"codes of errors": {limited: true, head: head + request, part: func(n int) string { return fmt.Sprintf(`<error code="%d%s"/>`, n, long) }},
+		"requests":        {head: head, part: func(n int) string { return fmt.Sprintf(`<request a%d=""/>`, n) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.left = 40 << 20
+			r, err := validate.Document(t.Context(), f, "response.xml", validate.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("memory %d MB, left %d MB, %v", f.peak>>20, f.left>>20, r.Findings)
+			if f.peak > 24<<20 {
+				t.Errorf("%d MB of memory in use", f.peak>>20)
+			}
+			found := func(f finding.Finding) bool {
+				return f.Rule == "OAI-XML-01" && strings.Contains(f.Message, "more than")
+			}
+			if f.limited && !slices.ContainsFunc(r.Findings, found) {
+				t.Errorf("findings %v, want that the response has too many texts", r.Findings)
+			}
+		})
 	}
 }

@@ -64,8 +64,19 @@ func (r *response) find(identifier string) *record {
 	return &r.records[i]
 }
 
-// maxRecords caps the records kept of one response.
-const maxRecords = 10_000
+// Limits of what is kept of one response; each comment says what the limit prevents.
+const (
+	maxRecords = 10_000  // memory filled by records, or by texts of one name
+	maxErrors  = 100     // and by errors,
+	maxRequest = 16      // attributes of request,
+	maxTexts   = 8 << 20 // and by all texts, in bytes
+)
+
+// kept are the elements whose texts the checks of a repository need.
+var kept = map[string]bool{
+	"repositoryName": true, "baseURL": true, "protocolVersion": true, "earliestDatestamp": true, "deletedRecord": true, "granularity": true, "adminEmail": true,
+	"metadataPrefix": true, "schema": true, "metadataNamespace": true, "setSpec": true, "setName": true,
+}
 
 // A reader reads one response and checks it by itself.
 type reader struct {
@@ -74,6 +85,24 @@ type reader struct {
 	visitor *visit.Visitor
 	resp    *response
 	form    *regexp.Regexp // required form of datestamps; nil if any is allowed
+	texts   int            // bytes that are kept
+}
+
+// keep returns a text that is kept.
+func (r *reader) keep(text []byte) (string, error) {
+	if r.texts += len(text); r.texts > maxTexts {
+		return "", r.Errorf("%w: texts of more than %d bytes", xmlscan.ErrLimit, maxTexts)
+	}
+	return string(text), nil
+}
+
+// text reads the text of the current element, which is kept.
+func (r *reader) text() (string, error) {
+	text, _, err := r.Text()
+	if err != nil {
+		return "", err
+	}
+	return r.keep(text)
 }
 
 // readResponse reads a response. The error is that of reading, not about the
@@ -182,16 +211,29 @@ func (r *reader) part(ctx context.Context, name, at string) error {
 		return err
 	case "request":
 		for _, a := range r.Attrs {
-			r.resp.request[string(a.Local)] = string(a.Value)
+			if len(r.resp.request) == maxRequest {
+				break
+			}
+			value, err := r.keep(a.Value)
+			if err != nil {
+				return err
+			}
+			r.resp.request[string(a.Local)] = value
 		}
-		text, _, err := r.Text()
-		r.resp.base = string(text)
+		var err error
+		r.resp.base, err = r.text()
 		return err
 	case "error":
-		code, _ := r.Attr("code")
-		r.resp.codes = append(r.resp.codes, string(code))
-		if !knownCodes[string(code)] {
-			r.found.Errorf("OAI-RSP-01", at, "the code of an error is %q, which there is not", finding.Printable(string(code)))
+		attr, _ := r.Attr("code")
+		code, err := r.keep(attr)
+		if err != nil {
+			return err
+		}
+		if len(r.resp.codes) < maxErrors {
+			r.resp.codes = append(r.resp.codes, code)
+		}
+		if !knownCodes[code] {
+			r.found.Errorf("OAI-RSP-01", at, "the code of an error is %q, which there is not", finding.Printable(code))
 		}
 		return r.Skip()
 	case "":
@@ -216,8 +258,9 @@ func (r *reader) item(ctx context.Context, name, at string) error {
 	case "metadataFormat", "set":
 		return r.children(r.field)
 	case "resumptionToken":
-		text, _, err := r.Text()
-		r.resp.token, r.resp.hasToken = string(text), true
+		var err error
+		r.resp.token, err = r.text()
+		r.resp.hasToken = true
 		return err
 	}
 	return r.field(name, at)
@@ -225,13 +268,11 @@ func (r *reader) item(ctx context.Context, name, at string) error {
 
 // field reads a text.
 func (r *reader) field(name, _ string) error {
-	if name == "" || name == "description" || name == "setDescription" {
+	if !kept[name] || len(r.resp.fields[name]) == maxRecords {
 		return r.Skip()
 	}
-	text, _, err := r.Text()
-	if len(r.resp.fields[name]) < maxRecords {
-		r.resp.fields[name] = append(r.resp.fields[name], string(text))
-	}
+	text, err := r.text()
+	r.resp.fields[name] = append(r.resp.fields[name], text)
 	return err
 }
 
@@ -300,10 +341,15 @@ func (r *reader) add(ctx context.Context, rec *record) error {
 		r.found.Errorf("OAI-DAT-01", rec.at, "the datestamp %q is of neither of the two forms", finding.Printable(rec.datestamp))
 	}
 	r.visitor.Collector.Report.Entries++
-	if r.resp.count++; len(r.resp.records) < maxRecords {
-		r.resp.byID[rec.identifier] = len(r.resp.records)
-		r.resp.records = append(r.resp.records, *rec)
+	r.resp.count++
+	if len(r.resp.records) == maxRecords {
+		return ctx.Err()
 	}
+	if r.texts += len(rec.identifier) + len(rec.datestamp); r.texts > maxTexts {
+		return r.Errorf("%w: texts of more than %d bytes", xmlscan.ErrLimit, maxTexts)
+	}
+	r.resp.byID[rec.identifier] = len(r.resp.records)
+	r.resp.records = append(r.resp.records, *rec)
 	return ctx.Err()
 }
 
