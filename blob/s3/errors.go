@@ -127,8 +127,12 @@ func (s service) explain(err error) (hint string, cause error) {
 	}
 	var dns *net.DNSError
 	var op *net.OpError
+	late, timed := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
 	switch {
-	case errors.As(err, &dns), errors.As(err, &op) && op.Op == "dial":
+	case errors.As(err, &dns), errors.As(err, &op) && op.Op == "dial", timed && late.Timeout():
 		hint = "the service is looked for at " + s.where + "; set AWS_ENDPOINT_URL if it is elsewhere"
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		hint = "the service speaks plain HTTP: write http:// before the endpoint"

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -39,6 +40,12 @@ func said(err error) string {
 		return err.Error() + " | " + h.Hint()
 	}
 	return err.Error()
+}
+
+// lateLookup fails as if a name server did not answer.
+func lateLookup(_ context.Context, network, address string) (net.Conn, error) {
+	host, _, _ := net.SplitHostPort(address)
+	return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "i/o timeout", Name: host, IsTimeout: true, UnwrapErr: context.DeadlineExceeded}}
 }
 
 // TestErrors: errors state the cause in words, with bucket and key, and a hint.
@@ -111,6 +118,35 @@ func TestErrors(t *testing.T) {
 			t.Errorf("Stat = %s", s)
 		}
 	})
+	// That the service does not answer in time is no end of the caller's own run.
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(silent.Close)
+	for name, tt := range map[string]struct {
+		endpoint  string
+		transport *http.Transport
+		want      string
+	}{
+		"no connection": {"http://192.0.2.1:9", &http.Transport{DialContext: (&net.Dialer{Timeout: 1}).DialContext}, "stat s3://bucket/a: dial tcp 192.0.2.1:9: i/o timeout"},
+		"no name":       {"http://service.invalid", &http.Transport{DialContext: lateLookup}, "stat s3://bucket/a: dial tcp: lookup service.invalid: i/o timeout"},
+		"no answer":     {silent.URL, &http.Transport{ResponseHeaderTimeout: 10 * time.Millisecond}, "stat s3://bucket/a: net/http: timeout awaiting response headers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, s3.Options{Endpoint: tt.endpoint, Attempts: 1, Transport: tt.transport})
+			_, err := b.Stat(t.Context(), "a")
+			if s := said(err); !strings.HasPrefix(s, tt.want) || !strings.Contains(s, tt.endpoint) || !strings.Contains(s, "AWS_ENDPOINT_URL") {
+				t.Errorf("Stat = %s, want %s, and where the service is", s, tt.want)
+			}
+			if errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, blob.ErrUnavailable) {
+				t.Errorf("Stat = %v, which counts as the end of the run, or not as a failure of the service", err)
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, err := b.Stat(ended, "a"); !errors.Is(err, context.Canceled) || strings.Contains(said(err), "AWS_ENDPOINT_URL") {
+				t.Errorf("after the end of the run: Stat = %s", said(err))
+			}
+		})
+	}
 	t.Run("plain", func(t *testing.T) {
 		t.Parallel()
 		b := open(t, s3.Options{Endpoint: strings.Replace(fake(t), "http:", "https:", 1), Attempts: 1})

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"lockstep/internal/fetch/dialerror"
 )
 
 // Timeouts and bounds of the default transport.
@@ -67,7 +69,8 @@ const maxIdlePages = 1000
 
 var errIdlePages = errors.New("the service answers with one page of the listing after another, all without a key")
 
-// A guard counts the pages of a listing, whose context carries a *pages.
+// A guard counts the pages of a listing, whose context carries a *pages. The error of a
+// service that does not answer in time is not taken for the end of the caller's run.
 type guard struct{ next http.RoundTripper }
 
 type pages struct{ idle atomic.Int64 } // requested since the last key
@@ -83,5 +86,6 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if p, ok := r.Context().Value(pagesKey{}).(*pages); ok && p.idle.Add(1) > maxIdlePages {
 		return nil, errIdlePages
 	}
-	return g.next.RoundTrip(r)
+	resp, err := g.next.RoundTrip(r)
+	return resp, dialerror.NotCanceled(r.Context(), err)
 }

@@ -1,4 +1,4 @@
-// Package dialerror distinguishes connections that were not made in time from runs that have ended.
+// Package dialerror distinguishes connections and answers that did not come in time from runs that have ended.
 package dialerror
 
 import (
@@ -7,9 +7,9 @@ import (
 	"net"
 )
 
-// NotCanceled returns an error of connecting so that it is no [context.DeadlineExceeded]
-// unless ctx has ended: those of package net are, if a host or a name server does not
-// answer, and callers would take them for the end of their own run.
+// NotCanceled returns an error of connecting, or of a request, so that it is no
+// [context.DeadlineExceeded] unless ctx has ended: those of package net are, if a host or a
+// name server does not answer, and callers would take them for the end of their own run.
 func NotCanceled(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 		return err
