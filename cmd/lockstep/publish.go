@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -86,7 +85,7 @@ func (o *publishOptions) check() error {
 			"the documents name every file by its URL: say where your web server serves them, as --base-url https://data.example.org/")
 
 	}
-	if u, err := url.Parse(o.BaseURL); err != nil || u.Host == "" {
+	if !term.IsURL(o.BaseURL) {
 		return term.Usage(term.Usagef("--base-url %q is no URL", fetch.WithoutUser(o.BaseURL)), "as --base-url https://data.example.org/")
 	}
 	return nil

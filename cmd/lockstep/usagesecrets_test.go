@@ -41,6 +41,9 @@ func TestInvalidAddressShowsNoSecrets(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret"
 	dir := t.TempDir()
+	if err := os.Mkdir(dir+"/files", 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for _, address := range []string{"http://user:s3cret/s3cret@h.invalid/", "http://user:s3cret?s3cret@h.invalid/", "http://user:s3cret%zz@h.invalid/"} {
 		for _, args := range [][]string{
 			{"sync", address, "mirror"},
@@ -50,14 +53,14 @@ func TestInvalidAddressShowsNoSecrets(t *testing.T) {
 			{"sync", "http://127.0.0.2:9/", "mirror", "--map", address},
 			{"hub", "--listen", "127.0.0.1:0", "--state", "hub", "--publish-prefix", address},
 			{"hub", "--listen", "127.0.0.1:0", "--state", "hub", "--public-url", address},
-			{"serve", dir, "--listen", "127.0.0.1:0", "--state", "serve", "--base-url", address},
-			{"serve", dir, "--listen", "127.0.0.1:0", "--state", "serve", "--uri", address},
-			{"serve", dir, "--listen", "127.0.0.1:0", "--state", "serve", "--hub", address},
-			{"serve", dir, "--listen", "127.0.0.1:0", "--state", "serve", "--contents", address},
-			{"serve", dir, "--listen", "127.0.0.1:0", "--state", "serve", "--hub-publish-prefix", address},
+			{"serve", "files", "--listen", "127.0.0.1:0", "--state", "serve", "--base-url", address},
+			{"serve", "files", "--listen", "127.0.0.1:0", "--state", "serve", "--uri", address},
+			{"serve", "files", "--listen", "127.0.0.1:0", "--state", "serve", "--hub", address},
+			{"serve", "files", "--listen", "127.0.0.1:0", "--state", "serve", "--contents", address},
+			{"serve", "files", "--listen", "127.0.0.1:0", "--state", "serve", "--hub-publish-prefix", address},
 			{"serve", "sitemap:" + address, "--listen", "127.0.0.1:0", "--state", "serve"},
-			{"publish", dir, "--out", address, "--base-url", "http://h.invalid/"},
-			{"publish", dir, "--out", "out", "--base-url", address},
+			{"publish", "files", "--out", address, "--base-url", "http://h.invalid/"},
+			{"publish", "files", "--out", "out", "--base-url", address},
 			{"snippet", "nginx", "--out", "out", "--base-url", address},
 			{"simulate", "--listen", "127.0.0.1:0", "--base-url", address},
 			{"map", "x", "--mirror", address},

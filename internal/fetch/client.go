@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -296,6 +297,9 @@ func proxyFunc(proxy string) (func(*http.Request) (*url.URL, error), error) {
 		return http.ProxyFromEnvironment, nil
 	}
 	u, err := url.Parse(proxy)
+	if err == nil {
+		_, err = net.LookupPort("tcp", u.Port())
+	}
 	if err != nil || u.Host == "" {
 		return nil, fmt.Errorf("proxy %s: not a URL such as http://proxy.example.org:3128", Printable(WithoutUser(proxy)))
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"lockstep/internal/iri"
@@ -24,6 +25,11 @@ func (b Base) Origin() string {
 	return b.Prefix[:len(b.Prefix)-len(host)] + host[:strings.IndexByte(host, '/')]
 }
 
+func isPort(port string) bool {
+	_, err := strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
 // ParseBase checks and normalizes a base URL.
 func ParseBase(s string) (Base, error) {
 	if plain, had := iri.WithoutUser(s); had { // also from what cannot be parsed
@@ -34,11 +40,13 @@ func ParseBase(s string) (Base, error) {
 		if syntax, ok := errors.AsType[*url.Error](err); ok {
 			err = syntax.Err
 		}
-		return Base{}, fmt.Errorf("base URL: %w", err)
+		return Base{}, fmt.Errorf("base URL %q: %w", s, err)
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return Base{}, fmt.Errorf("base URL %q: want http://HOST/ or https://HOST/, with any path", s)
+	case u.Port() != "" && !isPort(u.Port()):
+		return Base{}, fmt.Errorf("base URL %q: there is no port %s", s, u.Port())
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return Base{}, fmt.Errorf("base URL %q: must have no query or fragment", s)
 	}

@@ -51,9 +51,7 @@ func (o *Flags) settle() error {
 	if o.Admin == "" || o.Admin == AdminOff || strings.HasPrefix(o.Admin, "unix:") && o.Admin != "unix:" {
 		return nil
 	}
-	i := strings.LastIndexByte(o.Admin, ':')
-	_, err := net.LookupPort("tcp", o.Admin[i+1:])
-	if i < 0 || err != nil || strings.Contains(o.Admin, "/") {
+	if !term.IsHostPort(o.Admin) || strings.HasPrefix(o.Admin, "unix:") {
 		return term.Usage(fmt.Errorf("--admin %q: want unix:PATH, HOST:PORT or off", o.Admin), "as --admin unix:/run/lockstep/admin.sock, or --admin 127.0.0.1:9090")
 	}
 	return nil

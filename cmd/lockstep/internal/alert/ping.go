@@ -41,7 +41,7 @@ func newPinger(text string, roots func() (*x509.CertPool, error)) (*pinger, erro
 		return nil, nil
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	if err != nil || !term.IsURL(text) {
 		return nil, term.Usage(errors.New("--ping-url: want an http or https URL"), "as --ping-url https://monitor.example.org/ping/0f3c") // its text may be a secret
 	}
 	t := http.DefaultTransport.(*http.Transport).Clone()

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/fetch"
 	"lockstep/internal/linkrel"
 	"lockstep/resourcesync"
 	"lockstep/source"
@@ -118,7 +119,7 @@ func (s *Set) check() (err error) {
 		return err
 	}
 	if s.URI != "" && !IsAbsoluteURI(s.URI) {
-		return term.WithHint(fmt.Errorf("uri %q is no absolute URI", s.URI), "write it in full, as uri: https://data.example.org/articles/")
+		return term.WithHint(fmt.Errorf("uri %q is no absolute URI", fetch.WithoutUser(s.URI)), "write it in full, as uri: https://data.example.org/articles/")
 	}
 	if err := CheckTitle(s.Title, s.Description); err != nil {
 		return err
@@ -139,10 +140,12 @@ func (s *Set) check() (err error) {
 	return err
 }
 
-// IsAbsoluteURI reports whether s is a URI with a scheme and a host.
+// IsAbsoluteURI reports whether s is a URI with a scheme and a host, and with a port that
+// exists if it is one of the web.
 func IsAbsoluteURI(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && u.Scheme != "" && u.Host != "" && !strings.ContainsAny(s, " <>\"{}")
+	web := err == nil && (u.Scheme == "http" || u.Scheme == "https")
+	return err == nil && u.Scheme != "" && u.Host != "" && (!web || term.IsURL(s)) && !strings.ContainsAny(s, " <>\"{}")
 }
 
 // particular lists the keys that not every kind of origin uses.

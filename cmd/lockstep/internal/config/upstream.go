@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/fetch"
 )
 
 // An Upstream says how a set follows and republishes another Source.
@@ -155,7 +156,7 @@ func (u *Upstream) check() error {
 		return fmt.Errorf("poll_max %s: want at least poll, %s", time.Duration(*u.PollMost), time.Duration(*u.Poll))
 	}
 	if u.Collection != "" && !IsAbsoluteURI(u.Collection) {
-		return fmt.Errorf("collection %q is no absolute URI", u.Collection)
+		return fmt.Errorf("collection %q is no absolute URI", fetch.WithoutUser(u.Collection))
 	}
 	if u.InPlace() && u.Store != "" {
 		return term.WithHint(errors.New("store: with copy: false no resource is stored"), "leave store out")

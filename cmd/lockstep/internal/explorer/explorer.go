@@ -56,7 +56,6 @@ func (o *Options) Declare(flags *pflag.FlagSet) {
 // check reports flags that cannot be used.
 func (o *Options) check() error {
 	text := o.tree || o.Out.JSON
-	host, _, err := net.SplitHostPort(o.listen)
 	switch {
 	case text && o.Address == "":
 		return term.Usagef("explore: --tree and --json need an ADDRESS")
@@ -64,9 +63,10 @@ func (o *Options) check() error {
 		return term.Usage(errors.New("explore: --all and --entries are for --tree and --json"), "on the pages, read all with the button")
 	case o.entries < 0:
 		return term.Usagef("--entries %d: want 0 or more", o.entries)
-	case err != nil:
-		return term.Usagef("--listen %q: want HOST:PORT", o.listen)
+	case !term.IsHostPort(o.listen):
+		return term.Usage(fmt.Errorf("--listen %q: want HOST:PORT", o.listen), "as 127.0.0.1:8080, or 127.0.0.1:0 for any port that is free")
 	}
+	host, _, _ := net.SplitHostPort(o.listen) // as just checked
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return term.Usage(fmt.Errorf("--listen %s: not a loopback address", o.listen), "the pages are for this computer; from another one, forward the port with ssh -L")
 	}

@@ -59,7 +59,7 @@ func (o *Callback) Reachable(ctx context.Context) (l net.Listener, callback stri
 func parseCallback(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+	case err != nil || !term.IsURL(s):
 		return nil, term.Usage(fmt.Errorf("--callback %q: want a URL by which hubs reach us", fetch.WithoutUser(s)), "as http://mirror.example.net:8090/")
 	case u.Fragment != "" || u.User != nil || u.RawQuery != "":
 		return nil, term.Usagef("--callback %q: want a URL without user, query and fragment", fetch.WithoutUser(s))

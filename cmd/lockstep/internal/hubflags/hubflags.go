@@ -73,7 +73,7 @@ func (o *Hubs) Settle() error {
 		case v == Off, v == Embedded && o.embedded:
 		case v == Embedded:
 			return term.Usage(fmt.Errorf("--hub %s: a hub runs in serve only", v), "name the URL of a hub, as that of lockstep hub")
-		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		case err != nil || !term.IsURL(v):
 			return term.Usage(fmt.Errorf("--hub %q is no URL", fetch.WithoutUser(v)), "as --hub https://hub.example.org/, or --hub off")
 		case u.User != nil: // our documents name it
 			return term.Usage(fmt.Errorf("--hub %s with a user name or password, which our documents would show", fetch.WithoutUser(v)), "publish with a token: --hub-token-file FILE")

@@ -37,11 +37,7 @@ func Connections() int {
 // Open opens the address of --listen, for as many connections at a time as the
 // files that may be open allow.
 func Open(ctx context.Context, address string) (net.Listener, error) {
-	_, port, err := net.SplitHostPort(address)
-	if err == nil {
-		_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
-	}
-	if err != nil && ctx.Err() == nil {
+	if !term.IsHostPort(address) {
 		return nil, term.Usage(fmt.Errorf("--listen %q: want HOST:PORT", address), "as 127.0.0.1:8080, or :8080 for every address of this machine")
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)

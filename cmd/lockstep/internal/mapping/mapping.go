@@ -5,6 +5,7 @@ package mapping
 import (
 	"context"
 	"errors"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -139,7 +140,9 @@ func originOf(address string) (string, error) {
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		rest = rest[:i]
 	}
-	if scheme == "" || rest == "" {
+	u, err := url.Parse(scheme + "://" + rest)
+	web := scheme == "http" || scheme == "https"
+	if err != nil || scheme == "" || u.Hostname() == "" || web && !term.IsURL(u.String()) {
 		return "", term.Usagef("%q is no address of a Source", address)
 	}
 	return scheme + "://" + rest, nil

@@ -33,7 +33,7 @@ func (f *Flags) Check(ctx context.Context, so *site.Options) error {
 		return nil
 	}
 	if f.at != "" {
-		if _, _, err := net.SplitHostPort(f.at); err != nil {
+		if _, port, _ := net.SplitHostPort(f.at); !term.IsHostPort(f.at) || port == "" || port == "0" {
 			return term.Usage(fmt.Errorf("--shared-at %q: want HOST:PORT", f.at), "as 10.0.0.1:8080")
 		}
 	}

@@ -56,6 +56,9 @@ func AtAddress(address, token, certFile string) (*Service, error) {
 	if secure && certFile == "" {
 		return nil, term.Usage(fmt.Errorf("--admin https://%s: which certificate the process has is not known", address), "name its file: --tls-cert FILE, or give --config FILE of the process")
 	}
+	if !strings.HasPrefix(address, unixPrefix) && !term.IsHostPort(address) || address == unixPrefix {
+		return nil, term.Usage(fmt.Errorf("--admin %q: want unix:PATH or HOST:PORT", address), "as --admin unix:/run/lockstep/admin.sock, or --admin 127.0.0.1:9090")
+	}
 	scheme, host, dial := "http", address, (&net.Dialer{}).DialContext
 	t := &http.Transport{DisableKeepAlives: true}
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
@@ -77,7 +80,7 @@ func AtAddress(address, token, certFile string) (*Service, error) {
 // nil: those of the system.
 func AtURL(address, token string, roots *x509.CertPool) (*Service, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
+	if err != nil || !term.IsURL(address) {
 		return nil, term.Usagef("%s is no URL", fetch.Printable(fetch.WithoutUser(address)))
 	}
 	u.User, u.RawQuery, u.Fragment = nil, "", ""

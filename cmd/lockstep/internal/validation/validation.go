@@ -228,6 +228,9 @@ func validateDir(ctx context.Context, o *Options, vo validate.Options, dir strin
 			return nil, err
 		}
 	}
+	if !term.IsURL(base) {
+		return nil, term.Usage(fmt.Errorf("--base-url %q is no URL", fetch.WithoutUser(base)), "as --base-url https://data.example.org/")
+	}
 	base = strings.TrimSuffix(base, "/")
 	vo.Settle = time.Nanosecond // files need no time to settle
 	open := opener.Dir(base, dir)
