@@ -137,7 +137,7 @@ func (m *Mem) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 			}
 		}
 		m.mu.RUnlock()
-		slices.SortFunc(found, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortStableFunc(found, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
 		for _, info := range found {
 			if err := ctx.Err(); err != nil {
 				yield(Info{}, err)

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"lockstep/catalog"
@@ -367,7 +366,11 @@ func (b *batch) flush(ctx context.Context) error {
 type updates map[string]catalog.Update
 
 func (u updates) sorted() []catalog.Update {
-	return slices.SortedFunc(maps.Values(u), func(a, b catalog.Update) int { return strings.Compare(a.URI, b.URI) })
+	list := make([]catalog.Update, 0, len(u))
+	for _, key := range slices.Sorted(maps.Keys(u)) {
+		list = append(list, u[key])
+	}
+	return list
 }
 
 func (u updates) drop(key string) {

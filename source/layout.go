@@ -57,6 +57,6 @@ func WebLayout() Layout {
 	for t, ext := range names.PatchTypes {
 		l.Types = append(l.Types, MediaType{ext[1:], t})
 	}
-	slices.SortFunc(l.Types, func(a, b MediaType) int { return strings.Compare(a.Extension, b.Extension) })
+	slices.SortStableFunc(l.Types, func(a, b MediaType) int { return strings.Compare(a.Extension, b.Extension) })
 	return l
 }

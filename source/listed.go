@@ -46,7 +46,7 @@ func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, sna
 			snapshots = append(snapshots, catalog.Mark{Seq: p.Seq, At: p.At})
 		}
 	}
-	slices.SortFunc(snapshots, func(a, b catalog.Mark) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), a.At.Compare(b.At)) })
+	slices.SortStableFunc(snapshots, func(a, b catalog.Mark) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), a.At.Compare(b.At)) })
 	return floor, slices.Compact(snapshots), nil
 }
 

@@ -193,7 +193,7 @@ func (st *stager) narrow(used map[Digest]int64) {
 		return
 	}
 	best := slices.Clone(st.t.sources)
-	slices.SortFunc(best, func(a, b Digest) int { return cmp.Compare(used[b], used[a]) })
+	slices.SortStableFunc(best, func(a, b Digest) int { return cmp.Compare(used[b], used[a]) })
 	keep := make(map[Digest]bool)
 	for _, d := range best[:maxSources] {
 		keep[d] = true

@@ -154,7 +154,7 @@ func New(o Options) (*Mapping, error) {
 	if root.prefix != o.Origin || !seen[o.Origin] { // else the whole origin has another directory
 		p.bases = append(p.bases, root)
 	}
-	slices.SortFunc(p.bases, func(a, b base) int { return len(b.prefix) - len(a.prefix) })
+	slices.SortStableFunc(p.bases, func(a, b base) int { return len(b.prefix) - len(a.prefix) })
 	return p, nil
 }
 

@@ -50,7 +50,7 @@ func (t *Mem) Renew(ctx context.Context, p Process, lease time.Duration) (View, 
 		other.Pauses = since(other.Pauses, now.Sub(other.seen))
 		v.Alive = append(v.Alive, other.Process)
 	}
-	slices.SortFunc(v.Alive, func(a, b Process) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(v.Alive, func(a, b Process) int { return cmp.Compare(a.ID, b.ID) })
 	return v, nil
 }
 

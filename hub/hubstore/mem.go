@@ -96,7 +96,7 @@ func (m *Mem) Topics(ctx context.Context) iter.Seq2[Topic, error] {
 			topics = append(topics, c)
 		}
 		m.mu.Unlock()
-		slices.SortFunc(topics, func(a, b Topic) int { return strings.Compare(a.URL, b.URL) })
+		slices.SortStableFunc(topics, func(a, b Topic) int { return strings.Compare(a.URL, b.URL) })
 		yieldAll(ctx, topics, yield)
 	}
 }

@@ -78,7 +78,7 @@ func (w *walker) matchCars(n *node, h dirHandle) {
 		car.ent = i
 		cars = append(cars, car)
 	}
-	slices.SortFunc(cars, func(a, b sidecar) int { return a.ent - b.ent })
+	slices.SortStableFunc(cars, func(a, b sidecar) int { return a.ent - b.ent })
 	n.cars = cars
 }
 

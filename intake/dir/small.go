@@ -144,7 +144,7 @@ func (f *smallFiles) hashes(i int) resourcesync.Hashes {
 		f.others.Reset()
 		_, _ = f.others.Write(f.contents[i]) // a Hasher never fails
 		hs = append(hs, f.others.Sum()...)
-		slices.SortFunc(hs, func(a, b resourcesync.Hash) int { return int(a.Algorithm) - int(b.Algorithm) })
+		slices.SortStableFunc(hs, func(a, b resourcesync.Hash) int { return int(a.Algorithm) - int(b.Algorithm) })
 	}
 	return hs
 }

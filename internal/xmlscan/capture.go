@@ -55,7 +55,7 @@ func (s *Scanner) CaptureDocument(dst []byte, limit int) ([]byte, error) {
 	if len(around) == 0 {
 		return dst, nil
 	}
-	slices.SortFunc(around, func(a, b declaration) int { return bytes.Compare([]byte(a.prefix), []byte(b.prefix)) })
+	slices.SortStableFunc(around, func(a, b declaration) int { return bytes.Compare([]byte(a.prefix), []byte(b.prefix)) })
 	var tag []byte
 	for _, d := range around {
 		tag = append(tag, " xmlns"...)

@@ -116,7 +116,7 @@ func (t *Processes) renew(ctx context.Context, p share.Process, lease time.Durat
 	if !known {
 		return v, errors.New("the table lease is empty")
 	}
-	slices.SortFunc(v.Alive, func(a, b share.Process) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(v.Alive, func(a, b share.Process) int { return cmp.Compare(a.ID, b.ID) })
 	if ended { // rows of processes that ended more than an hour ago
 		const forget = `DELETE FROM share_process WHERE until < ` + microseconds + ` - 3600000000`
 		_, err = t.read.ExecContext(ctx, forget)

@@ -161,7 +161,7 @@ func (c *committer) saveIntent(ctx context.Context, l *shipment) error {
 		if len(l.batch) == 0 {
 			return err
 		}
-		slices.SortFunc(l.batch, func(a, b transfer.Outcome) int { return cmp.Compare(a.Held.Length, b.Held.Length) })
+		slices.SortStableFunc(l.batch, func(a, b transfer.Outcome) int { return cmp.Compare(a.Held.Length, b.Held.Length) })
 		half := len(l.batch) / 2
 		for _, o := range l.batch[half:] {
 			c.drop(l, o, err, true)

@@ -62,7 +62,7 @@ func (u *unpacking) plan(dir *unpack.Directory) []passage {
 	for m, as := range found {
 		pieces = append(pieces, piece{m, as})
 	}
-	slices.SortFunc(pieces, func(a, b piece) int { return cmp.Compare(a.member.Offset, b.member.Offset) })
+	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.member.Offset, b.member.Offset) })
 	return passagesOf(lotsOf(pieces))
 }
 

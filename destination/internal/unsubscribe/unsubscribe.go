@@ -126,6 +126,6 @@ func (e *Ender) results() []report.Unsubscription {
 		}
 		out = append(out, *s)
 	}
-	slices.SortFunc(out, func(a, b report.Unsubscription) int { return strings.Compare(a.Set, b.Set) })
+	slices.SortStableFunc(out, func(a, b report.Unsubscription) int { return strings.Compare(a.Set, b.Set) })
 	return out
 }

@@ -304,7 +304,7 @@ func (b *listBuild) split(ctx context.Context, runs []sections.Run) (*listState,
 	if len(b.sections) == 0 {
 		return b.single(ctx) // all resources are gone
 	}
-	slices.SortFunc(b.sections, func(x, y sections.Section) int { return cmp.Compare(x.First, y.First) })
+	slices.SortStableFunc(b.sections, func(x, y sections.Section) int { return cmp.Compare(x.First, y.First) })
 	b.sections[0].First = "" // what was before it is gone
 	return b.index(ctx)
 }

@@ -142,7 +142,7 @@ func Ordered(counts map[string]int64, limit int) (top []Count, rest int64) {
 	for name, n := range counts {
 		top = append(top, Count{name, n})
 	}
-	slices.SortFunc(top, func(a, b Count) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Name, b.Name)) })
+	slices.SortStableFunc(top, func(a, b Count) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Name, b.Name)) })
 	for _, c := range top[min(limit, len(top)):] {
 		rest += c.N
 	}
