@@ -140,7 +140,7 @@ func TestAdaptFar(t *testing.T) {
 // If documents were read before, the first requests depend on their latency.
 func TestAdaptFirst(t *testing.T) {
 	t.Parallel()
-	for way, want := range map[time.Duration]int{time.Millisecond: fetch.DefaultJobs, 30 * time.Millisecond: 30, time.Second: 64} {
+	for way, want := range map[time.Duration]int{time.Millisecond: fetch.DefaultJobs, 30 * time.Millisecond: 75, 90 * time.Millisecond: 128, time.Second: 64} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &remote{way: way}
 			c := wired(t, fetch.Options{}, s.serve)

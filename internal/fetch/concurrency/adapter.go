@@ -33,9 +33,12 @@ const (
 	// limits above and the configured one allow may be under way: they need no more
 	// connections.
 	sharedMore = 1.5
-	// firstPerSecond is the same for the first requests, estimated from the
-	// documents read before; at most nearMost.
-	firstPerSecond = 1000
+	// firstPerSecond is the same for the first requests, estimated from the documents
+	// read before; at most firstMost. A host that takes longer than slowDocument for a
+	// document may be far, or busy generating it: at most nearMost are sent to it.
+	firstPerSecond = 2500
+	firstMost      = 128
+	slowDocument   = 100 * time.Millisecond
 	// nearMost caps the concurrent requests to a near host, where more gain little
 	// and a short run gains nothing: their number grows by one for every nearEvery
 	// answers, after nearAfter.
@@ -141,7 +144,11 @@ func (a *Adapter) Answered(now time.Time, r *Reply, busy, doc bool) {
 	}
 	if doc { // perhaps generated on demand: only used to choose the initial number
 		if a.most > 0 && a.good == 0 && a.strain.IsZero() && a.usual >= surelyFar {
-			a.jobs = min(max(int(a.usual.Seconds()*firstPerSecond), Initial), nearMost, a.most)
+			most := firstMost
+			if a.usual > slowDocument {
+				most = nearMost
+			}
+			a.jobs = min(max(int(a.usual.Seconds()*firstPerSecond), Initial), most, a.most)
 		}
 		return
 	}
