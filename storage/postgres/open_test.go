@@ -207,7 +207,14 @@ func TestOpenOlderExplicitly(t *testing.T) {
 		t.Errorf("an earlier version: %v", err)
 	}
 	read := open(t, postgres.Options{ReadOnly: true}, url)
-	if err := read.Check(t.Context()); err == nil {
+	if err := read.Check(t.Context()); err != nil {
+		t.Errorf("it cannot be read: %v", err)
+	}
+	write := func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE schema_version SET version = version`)
+		return err
+	}
+	if err := read.Update(t.Context(), write); err == nil {
 		t.Error("a reader could write")
 	}
 	if err := open(t, postgres.Options{Migrate: true}, url).Check(t.Context()); err != nil {
