@@ -68,8 +68,7 @@ func (s *Source) PublishDumps(ctx context.Context, except ...string) (DumpReport
 			report.Sets = append(report.Sets, SetDumpReport{Set: set.Name})
 			continue
 		}
-		var r dump.Report
-		var written bool
+		r, written := dump.Report{Set: set.Name}, false
 		if err == nil {
 			r, written, err = s.dumps.Publish(ctx, s.dumped(&set))
 		}
