@@ -5,6 +5,7 @@ package iri
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
 )
 
@@ -160,6 +161,12 @@ func InPassword[T string | []byte](authority T) bool {
 		}
 	}
 	return false
+}
+
+// IsPort reports whether a port in an authority is a number that a port can have.
+func IsPort(port string) bool {
+	_, err := strconv.ParseUint(port, 10, 16)
+	return err == nil
 }
 
 // authority returns where the authority of a URI begins and ends; if there is none it is

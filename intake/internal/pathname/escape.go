@@ -3,7 +3,6 @@ package pathname
 import (
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"lockstep/internal/iri"
@@ -88,11 +87,6 @@ func AppendEscaped[T string | []byte](dst []byte, s T) []byte {
 	return dst
 }
 
-func isPort(port string) bool {
-	_, err := strconv.ParseUint(port, 10, 16)
-	return err == nil
-}
-
 // ParseBase checks the URI under which a directory is published.
 func ParseBase(base string) (string, error) {
 	if plain, had := iri.WithoutUser(base); had { // also from what cannot be parsed
@@ -106,7 +100,7 @@ func ParseBase(base string) (string, error) {
 		return "", fmt.Errorf("base URI %q: is not absolute", base)
 	case u.Scheme != "http" && u.Scheme != "https":
 		return "", fmt.Errorf("base URI %q: cannot be fetched: want http or https", base)
-	case u.Port() != "" && !isPort(u.Port()):
+	case u.Port() != "" && !iri.IsPort(u.Port()):
 		return "", fmt.Errorf("base URI %q: there is no port %s", base, u.Port())
 	case strings.ContainsAny(base, "?#"):
 		return "", fmt.Errorf("base URI %q: has a query or fragment", base)

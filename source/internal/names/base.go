@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"lockstep/internal/iri"
@@ -25,11 +24,6 @@ func (b Base) Origin() string {
 	return b.Prefix[:len(b.Prefix)-len(host)] + host[:strings.IndexByte(host, '/')]
 }
 
-func isPort(port string) bool {
-	_, err := strconv.ParseUint(port, 10, 16)
-	return err == nil
-}
-
 // ParseBase checks and normalizes a base URL.
 func ParseBase(s string) (Base, error) {
 	if plain, had := iri.WithoutUser(s); had { // also from what cannot be parsed
@@ -45,7 +39,7 @@ func ParseBase(s string) (Base, error) {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return Base{}, fmt.Errorf("base URL %q: want http://HOST/ or https://HOST/, with any path", s)
-	case u.Port() != "" && !isPort(u.Port()):
+	case u.Port() != "" && !iri.IsPort(u.Port()):
 		return Base{}, fmt.Errorf("base URL %q: there is no port %s", s, u.Port())
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return Base{}, fmt.Errorf("base URL %q: must have no query or fragment", s)
