@@ -73,26 +73,6 @@ func TestUnreadableWhenIndexed(t *testing.T) {
 	}
 }
 
-// An oai_dc document that cannot be read while it is indexed is left out, too: the
-// description that is made of other resources does not replace it.
-func TestDublinCoreUnreadableWhenIndexed(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	const dc = `<oai_dc:dc xmlns:oai_dc="http://www.openarchives.org/OAI/2.0/oai_dc/" xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>The title</dc:title></oai_dc:dc>`
-	w.put("https://example.org/1", "text/xml", dc)
-	w.put("https://example.org/2", "text/plain", "x")
-	list := "verb=ListRecords&metadataPrefix=oai_dc"
-	w.ask(list)
-	w.pass(time.Minute)
-	w.fail("https://example.org/1", errors.New("status 503"))
-	w.put("https://example.org/1", "text/xml", dc+"\n")
-	during := w.ask(list)
-	wantIDs(t, []*response{during}, "https://example.org/2")
-	w.fail("https://example.org/1", nil)
-	w.pass(time.Hour)
-	wantIDs(t, w.all(list+"&from="+during.ResponseDate), "https://example.org/1")
-}
-
 // A new record whose document cannot be read when it is first indexed gets its format,
 // and a new datestamp, once it can be read.
 func TestUnreadableAtFirst(t *testing.T) {
