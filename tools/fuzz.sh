@@ -58,7 +58,7 @@ fuzz() { # DIRECTORY NUMBER NAME...: runs the targets of a package
 			-test.parallel 1 -test.fuzzminimizetime 100x -test.fuzzcachedir "$cache/$module/$dir" 2>&1); then
 			if grep -qE "$is_finding" <<<"$text" || ! grep -qE "$is_none" <<<"$text"; then
 				printf '%s %s: FAILED\n%s\n' "$dir" "$name" "$text"
-				input=$(grep -oE "testdata/fuzz/$name/[0-9a-f]+\$" <<<"$text" | head -n 1) || return 1
+				input=$(grep -m 1 -oE "testdata/fuzz/$name/[0-9a-f]+\$" <<<"$text") || return 1
 				cat "$dir/$input"
 				[[ -z "${FINDINGS:-}" ]] || mv "$dir/$input" "$FINDINGS/${dir//\//-}-$name"
 				echo "$dir $name" >>"$out/found"

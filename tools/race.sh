@@ -51,4 +51,5 @@ cat "$log.apart"
 ((failed == 0)) || exit 1
 
 echo "race: the ten slowest runs"
-awk '$1 == "ok" && $3 ~ /s$/ { print $3, $2 }' "$log" | sort -rn | head -n 10
+# sed reads to the end: head would not, and its end can make sort, and CI, fail.
+awk '$1 == "ok" && $3 ~ /s$/ { print $3, $2 }' "$log" | sort -rn | sed -n '1,10p'
