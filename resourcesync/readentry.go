@@ -256,6 +256,11 @@ func (r *Reader) loc(text []byte) {
 		}
 		return
 	}
+	if lexical.PlainURL(text) {
+		r.exactLoc(text)
+		d.loc = d.keep(text)
+		return
+	}
 	text, ok := r.withoutUser(text, "RS-XML-09", "loc")
 	if !ok {
 		r.badLoc(text, unclear)

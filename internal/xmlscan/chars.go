@@ -8,7 +8,6 @@ const (
 	className                        // valid in an XML name (ASCII)
 	classSpace                       // XML white space
 	classPlain                       // may be written unescaped in an attribute
-	classMarkup                      // in an attribute's value: something to decode, or an error
 )
 
 // classes holds the classes of every byte.
@@ -28,9 +27,6 @@ var classes = func() (t [256]class) {
 	}
 	for _, b := range []byte(" \t\r\n") {
 		t[b] |= classSpace
-	}
-	for _, b := range []byte("&<\t\r\n") {
-		t[b] |= classMarkup
 	}
 	return t
 }()

@@ -77,11 +77,11 @@ func (s *Scanner) token() (Mark, bool, error) {
 		return 0, false, errMore
 	}
 	if b[s.pos] != '<' {
-		n := bytes.IndexByte(b[s.pos:], '<')
+		n, plain := textEnd(b[s.pos:])
 		if n < 0 {
 			return 0, false, errMore
 		}
-		if err := s.chars(b[s.pos : s.pos+n]); err != nil {
+		if err := s.chars(b[s.pos:s.pos+n], plain); err != nil {
 			return 0, false, err
 		}
 		s.pos += n
@@ -123,8 +123,8 @@ func isHTML(b []byte) bool {
 	return false
 }
 
-// chars handles text between markup.
-func (s *Scanner) chars(text []byte) error {
+// chars handles text between markup; plain is whether it is what it stands for.
+func (s *Scanner) chars(text []byte, plain bool) error {
 	i := skipSpace(text, 0)
 	if i == len(text) && s.collect == 0 {
 		return nil
@@ -139,15 +139,15 @@ func (s *Scanner) chars(text []byte) error {
 		return s.errorAt(s.pos+i, "text in front of the root element")
 	}
 	s.solid = s.solid || i < len(text)
-	if j := bytes.Index(text, []byte("]]>")); j >= 0 {
-		return s.errorAt(s.pos+j, "]]> in text")
-	}
 	keep := s.collect > 0 && s.collect == len(s.stack)
-	if bytes.IndexByte(text, '&') < 0 && bytes.IndexByte(text, '\r') < 0 {
+	if plain {
 		if keep {
 			s.text = append(s.text, text...)
 		}
 		return s.checkText()
+	}
+	if j := bytes.Index(text, []byte("]]>")); j >= 0 {
+		return s.errorAt(s.pos+j, "]]> in text")
 	}
 	kept := len(s.text)
 	var err error
@@ -207,21 +207,6 @@ func (s *Scanner) cdata(b []byte) error {
 	}
 	s.pos += n + 3
 	return s.checkText()
-}
-
-// hasMarkup reports whether an attribute's value has to be decoded, or contains
-// a <.
-func hasMarkup(value []byte) bool {
-	const short = 48 // for shorter values a loop over the bytes is faster
-	if len(value) < short {
-		all := class(0)
-		for _, c := range value {
-			all |= classes[c]
-		}
-		return all&classMarkup != 0
-	}
-	return bytes.IndexByte(value, '&') >= 0 || bytes.IndexByte(value, '<') >= 0 || bytes.IndexByte(value, '\n') >= 0 ||
-		bytes.IndexByte(value, '\t') >= 0 || bytes.IndexByte(value, '\r') >= 0
 }
 
 var errEntity = errors.New("an & that begins no reference known")

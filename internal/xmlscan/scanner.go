@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/flate"
 	"compress/gzip"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -226,28 +225,12 @@ func (s *Scanner) inputError(err error) error {
 // characters that XML allows, and the error of the next one, unless it is just
 // incomplete.
 func checkChars(b []byte) (n int, bad error) {
-	const low, high = 0x0101010101010101, 0x8080808080808080
-	for n < len(b) {
-		for n+32 <= len(b) {
-			w, x := binary.LittleEndian.Uint64(b[n:]), binary.LittleEndian.Uint64(b[n+8:])
-			y, z := binary.LittleEndian.Uint64(b[n+16:]), binary.LittleEndian.Uint64(b[n+24:])
-			if ((w-low*0x20)|(x-low*0x20)|(y-low*0x20)|(z-low*0x20)|w|x|y|z)&high != 0 {
-				break
-			}
-			n += 32
-		}
-		for near := n + 32; n < near && n+8 <= len(b); {
-			w := binary.LittleEndian.Uint64(b[n:])
-			// A byte below 0x20, or above 0x7f: look closer.
-			if (w-low*0x20)&^w&high != 0 && !blanks(b[n:n+8]) || w&high != 0 {
-				break
-			}
-			n += 8
-		}
-		for stop := min(n+8, len(b)); n < stop; {
+	for {
+		n += unsure.Index(b[n:])
+		for stop := min(n+16, len(b)); n < stop; {
 			c := b[n]
 			if c < utf8.RuneSelf {
-				if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
+				if c < ' ' && classes[c]&classSpace == 0 {
 					return n, fmt.Errorf("character %#x is not allowed in XML", c)
 				}
 				n++
@@ -265,17 +248,8 @@ func checkChars(b []byte) (n int, bad error) {
 			}
 			n += size
 		}
-	}
-	return n, nil
-}
-
-// blanks reports whether the control characters among the ASCII bytes of b are
-// all white space.
-func blanks(b []byte) bool {
-	for _, c := range b {
-		if c < ' ' && c != '\n' && c != '\t' && c != '\r' {
-			return false
+		if n >= len(b) {
+			return n, nil
 		}
 	}
-	return true
 }

@@ -113,12 +113,12 @@ func (s *Scanner) attribute(b []byte, p int) (end int, declares bool, err error)
 		return 0, false, s.errorAt(p, "the value of attribute %s is not in quotes", Clip(string(name)))
 	}
 	p++
-	n := bytes.IndexByte(b[p:], quote)
+	n, plain := valueEnd(b[p:], quote)
 	if n < 0 {
 		return 0, false, errMore
 	}
 	value := b[p : p+n]
-	if hasMarkup(value) {
+	if !plain {
 		if i := bytes.IndexByte(value, '<'); i >= 0 {
 			return 0, false, s.errorAt(p+i, "a < in the value of attribute %s", Clip(string(name)))
 		}
@@ -139,21 +139,23 @@ func (s *Scanner) attribute(b []byte, p int) (end int, declares bool, err error)
 	case string(prefix) == "xmlns":
 		return p, true, s.bind(name, value)
 	}
-	return p, false, s.keep(Attr{Prefix: prefix, Local: name, Value: value}, start)
+	return p, false, s.keep(prefix, name, value, start)
 }
 
-// keep stores a, which begins at p.
-func (s *Scanner) keep(a Attr, p int) error {
+// keep stores an attribute, which begins at p.
+func (s *Scanner) keep(prefix, local, value []byte, p int) error {
 	if len(s.Attrs) == maxAttributes {
 		return s.errorAt(p, "%w: a tag with more than %d attributes", ErrLimit, maxAttributes)
 	}
 	for i := range s.Attrs {
 		o := &s.Attrs[i]
-		if len(o.Local) == len(a.Local) && bytes.Equal(o.Local, a.Local) && bytes.Equal(o.Prefix, a.Prefix) {
-			return s.errorAt(p, "a second attribute %s", Clip(string(a.Local)))
+		if len(o.Local) == len(local) && bytes.Equal(o.Local, local) && bytes.Equal(o.Prefix, prefix) {
+			return s.errorAt(p, "a second attribute %s", Clip(string(local)))
 		}
 	}
-	s.Attrs = append(s.Attrs, a)
+	s.Attrs = append(s.Attrs, Attr{})
+	a := &s.Attrs[len(s.Attrs)-1] // filled in place: it is large
+	a.Prefix, a.Local, a.Value = prefix, local, value
 	return nil
 }
 

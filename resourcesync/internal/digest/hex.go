@@ -32,29 +32,37 @@ var hexPairs = func() (t [256]uint64) {
 // AppendUnhex decodes an even number of hex digits and appends the bytes. It
 // reports whether all of them are hex digits.
 func AppendUnhex(dst, digits []byte) ([]byte, bool) {
-	bad, at := byte(0), len(dst)
+	bad, at := uint64(0), len(dst)
 	dst = slices.Grow(dst, len(digits)/2)[:at+len(digits)/2]
 	out := dst[at:]
-	for i := range out {
-		pair := digits[2*i : 2*i+2]
-		hi, lo := unhex[pair[0]], unhex[pair[1]]
-		bad |= hi | lo
-		out[i] = hi<<4 | lo
+	for len(digits) >= 8 && len(out) >= 4 {
+		four, wrong := unhex8(binary.LittleEndian.Uint64(digits))
+		binary.LittleEndian.PutUint32(out, four)
+		bad |= wrong
+		out, digits = out[4:], digits[8:]
 	}
-	return dst, bad <= 15
+	if len(out) > 0 {
+		rest := [8]byte{'0', '0', '0', '0', '0', '0', '0', '0'}
+		copy(rest[:], digits)
+		four, wrong := unhex8(binary.LittleEndian.Uint64(rest[:]))
+		for i := range out {
+			out[i] = byte(four >> (8 * i))
+		}
+		bad |= wrong
+	}
+	return dst, bad == 0
 }
 
-// unhex holds the value of each hex digit, and 0xff for other bytes.
-var unhex = func() (t [256]byte) {
-	for i := range t {
-		switch c := byte(i); {
-		case c >= '0' && c <= '9':
-			t[i] = c - '0'
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			t[i] = c | 0x20 - 'a' + 10
-		default:
-			t[i] = 0xff
-		}
-	}
-	return t
-}()
+// unhex8 decodes eight digits, the first in the lowest bits; wrong is 0 if all of
+// them are hex digits.
+func unhex8(digits uint64) (four uint32, wrong uint64) {
+	const each = 0x0101010101010101
+	letters := digits >> 6 & each
+	values := digits&(0x0f*each) + 9*letters
+	// What the values are written as has to be the digits, in lower case.
+	tens := (values + 6*each) >> 4 & each
+	wrong = (values + 0x30*each + 0x27*tens) ^ (digits | letters<<5) | values&(0xf0*each)
+	values = (values<<4 | values>>8) & 0x00ff00ff00ff00ff
+	values = (values | values>>8) & 0x0000ffff0000ffff
+	return uint32(values | values>>16), wrong
+}

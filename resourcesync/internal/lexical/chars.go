@@ -10,15 +10,18 @@ type class uint8
 const (
 	classToken    class = 1 << iota // token of RFC 9110: media types, relations
 	classURIPlain                   // may be written unescaped anywhere in a URI in an attribute
+	classHost                       // in a host name
 )
 
 // classes holds the classes of every byte.
 var classes = func() (t [256]class) {
 	for c := range 128 {
 		if b := byte(c); b|0x20 >= 'a' && b|0x20 <= 'z' || b >= '0' && b <= '9' {
-			t[c] |= classToken
+			t[c] |= classToken | classHost
 		}
 	}
+	t['.'] |= classHost
+	t['-'] |= classHost
 	for _, b := range []byte("!#$%&'*+-.^_`|~") {
 		t[b] |= classToken
 	}

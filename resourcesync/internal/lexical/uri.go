@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 
+	"lockstep/internal/byteset"
 	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
 )
@@ -39,34 +40,22 @@ func Requestable[T string | []byte](s T) bool {
 	return true
 }
 
+// PlainURL reports whether text is a URI of the usual form, without user name and
+// escapes: all that [URI] and [Requestable] examine is then in order.
+func PlainURL(text []byte) bool {
+	i, ok := origin(text)
+	return ok && rare.Index(text[i:]) == len(text)-i
+}
+
+// rare are the bytes that are not valid in a URI, and those of escapes and of user
+// names.
+var rare = byteset.New(func(c byte) bool { return !iri.Byte(c) || c == '%' || c == '@' })
+
 // simple reports whether s is a URI of the usual form: http or https, a host of
 // letters, digits, dots and hyphens, perhaps a port, and complete escapes.
 func simple[T string | []byte](s T) bool {
-	var i int
-	switch {
-	case len(s) > 7 && string(s[:7]) == "http://":
-		i = 7
-	case len(s) > 8 && string(s[:8]) == "https://":
-		i = 8
-	default:
-		return false
-	}
-	host := i
-	for i < len(s) && hostByte(s[i]) {
-		i++
-	}
-	if i == host {
-		return false
-	}
-	if port := i + 1; i < len(s) && s[i] == ':' {
-		for i = port; i < len(s) && s[i] >= '0' && s[i] <= '9'; {
-			i++
-		}
-		if i == port {
-			return false
-		}
-	}
-	if i < len(s) && s[i] != '/' {
+	i, ok := origin(s)
+	if !ok {
 		return false
 	}
 	for ; i < len(s); i++ {
@@ -77,8 +66,36 @@ func simple[T string | []byte](s T) bool {
 	return true
 }
 
-func hostByte(c byte) bool {
-	return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '-'
+// origin returns the end of the scheme, host and port of a URI of the usual form.
+func origin[T string | []byte](s T) (end int, ok bool) {
+	var i int
+	switch {
+	case len(s) > 7 && string(s[:7]) == "http://":
+		i = 7
+	case len(s) > 8 && string(s[:8]) == "https://":
+		i = 8
+	default:
+		return 0, false
+	}
+	host := i
+	for i < len(s) && classes[s[i]]&classHost != 0 {
+		i++
+	}
+	if i == host {
+		return 0, false
+	}
+	if port := i + 1; i < len(s) && s[i] == ':' {
+		for i = port; i < len(s) && s[i] >= '0' && s[i] <= '9'; {
+			i++
+		}
+		if i == port {
+			return 0, false
+		}
+	}
+	if i < len(s) && s[i] != '/' {
+		return 0, false
+	}
+	return i, true
 }
 
 // RelativeURI reports whether text may be a relative URI: words without a slash
