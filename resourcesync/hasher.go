@@ -3,19 +3,20 @@ package resourcesync
 import (
 	"crypto/md5"
 	"crypto/sha1"
-	"crypto/sha256"
 	"crypto/sha512"
 	"hash"
 	"io"
 
+	"lockstep/internal/hashlanes"
 	"lockstep/resourcesync/internal/digest"
 )
 
 // A Hasher computes several digests in one pass over the bytes written to it.
 type Hasher struct {
-	states [digest.Algorithms]hash.Hash
-	size   int64
-	sums   []byte // memory for Sum
+	states  [digest.Algorithms]hash.Hash
+	several bool // of these
+	size    int64
+	sums    []byte // memory for Sum
 }
 
 // NewHasher returns a Hasher for the given algorithms; it ignores unknown ones
@@ -29,13 +30,20 @@ func NewHasher(algs ...Algorithm) *Hasher {
 		case SHA1:
 			h.states[a] = sha1.New()
 		case SHA256:
-			h.states[a] = sha256.New()
+			h.states[a] = hashlanes.NewSHA256()
 		case SHA384:
 			h.states[a] = sha512.New384()
 		case SHA512:
 			h.states[a] = sha512.New()
 		}
 	}
+	n := 0
+	for _, s := range h.states {
+		if s != nil {
+			n++
+		}
+	}
+	h.several = n > 1
 	return h
 }
 
@@ -56,8 +64,10 @@ func (hs Hashes) NewHasher() *Hasher {
 // Write adds p to the digests. It never fails.
 func (h *Hasher) Write(p []byte) (int, error) {
 	h.size += int64(len(p))
-	// In pieces that stay in the processor's cache from one algorithm to the next.
-	const piece = 16 << 10
+	piece := len(p)
+	if h.several {
+		piece = 16 << 10 // stays in the processor's cache from one algorithm to the next
+	}
 	for rest := p; len(rest) > 0; {
 		n := min(piece, len(rest))
 		for _, s := range h.states {

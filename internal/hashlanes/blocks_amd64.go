@@ -1,6 +1,11 @@
 package hashlanes
 
-import "golang.org/x/sys/cpu"
+import (
+	"unsafe"
+
+	"github.com/klauspost/cpuid/v2"
+	"golang.org/x/sys/cpu"
+)
 
 //go:noescape
 func md5x8(state *uint32, messages **byte, n int)
@@ -10,6 +15,14 @@ func md5x16(state *uint32, messages **byte, n int)
 
 //go:noescape
 func sha256x16(state *uint32, messages **byte, n int)
+
+// sha256pair adds n blocks of two messages to their states.
+//
+//go:noescape
+func sha256pair(state *[2][sha256Words]uint32, first, second *byte, n int)
+
+// hasPair reports whether the processor has the instructions of sha256pair.
+var hasPair = cpuid.CPU.Supports(cpuid.SHA, cpuid.SSSE3, cpuid.SSE4)
 
 // kernelsMD5 returns the kernels for which the processor has the instructions.
 func kernelsMD5() []kernel {
@@ -26,10 +39,28 @@ func kernelsMD5() []kernel {
 // kernelsSHA256 does the same. With AVX2, 8 lanes are slower than the instructions
 // for SHA-256 that most processors with AVX2 have.
 func kernelsSHA256() []kernel {
-	if !hasAVX512() {
-		return nil
+	var ks []kernel
+	if hasPair {
+		ks = append(ks, kernel{"pairs", algSHA256, 2, 2, sha256x2})
 	}
-	return []kernel{{"AVX-512", algSHA256, 16, 1, sha256x16}}
+	if hasAVX512() {
+		ks = append(ks, kernel{"AVX-512", algSHA256, 16, 1, sha256x16})
+	}
+	return ks
+}
+
+// sha256x2 is sha256pair as a kernel.
+func sha256x2(state *uint32, messages **byte, n int) {
+	words := (*[sha256Words][maxLanes]uint32)(unsafe.Pointer(state))
+	both := (*[2]*byte)(unsafe.Pointer(messages))
+	var pair [2][sha256Words]uint32
+	for w := range words {
+		pair[0][w], pair[1][w] = words[w][0], words[w][1]
+	}
+	sha256pair(&pair, both[0], both[1], n)
+	for w := range words {
+		words[w][0], words[w][1] = pair[0][w], pair[1][w]
+	}
 }
 
 func hasAVX512() bool { return cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512BW }

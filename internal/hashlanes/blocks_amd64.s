@@ -42,39 +42,39 @@ DATA sines<>+240(SB)/8, $0xbd3af235f7537e82
 DATA sines<>+248(SB)/8, $0xeb86d3912ad7d2bb
 GLOBL sines<>(SB), RODATA|NOPTR, $256
 
-DATA roots<>+0(SB)/8, $0x71374491428a2f98
-DATA roots<>+8(SB)/8, $0xe9b5dba5b5c0fbcf
-DATA roots<>+16(SB)/8, $0x59f111f13956c25b
-DATA roots<>+24(SB)/8, $0xab1c5ed5923f82a4
-DATA roots<>+32(SB)/8, $0x12835b01d807aa98
-DATA roots<>+40(SB)/8, $0x550c7dc3243185be
-DATA roots<>+48(SB)/8, $0x80deb1fe72be5d74
-DATA roots<>+56(SB)/8, $0xc19bf1749bdc06a7
-DATA roots<>+64(SB)/8, $0xefbe4786e49b69c1
-DATA roots<>+72(SB)/8, $0x240ca1cc0fc19dc6
-DATA roots<>+80(SB)/8, $0x4a7484aa2de92c6f
-DATA roots<>+88(SB)/8, $0x76f988da5cb0a9dc
-DATA roots<>+96(SB)/8, $0xa831c66d983e5152
-DATA roots<>+104(SB)/8, $0xbf597fc7b00327c8
-DATA roots<>+112(SB)/8, $0xd5a79147c6e00bf3
-DATA roots<>+120(SB)/8, $0x1429296706ca6351
-DATA roots<>+128(SB)/8, $0x2e1b213827b70a85
-DATA roots<>+136(SB)/8, $0x53380d134d2c6dfc
-DATA roots<>+144(SB)/8, $0x766a0abb650a7354
-DATA roots<>+152(SB)/8, $0x92722c8581c2c92e
-DATA roots<>+160(SB)/8, $0xa81a664ba2bfe8a1
-DATA roots<>+168(SB)/8, $0xc76c51a3c24b8b70
-DATA roots<>+176(SB)/8, $0xd6990624d192e819
-DATA roots<>+184(SB)/8, $0x106aa070f40e3585
-DATA roots<>+192(SB)/8, $0x1e376c0819a4c116
-DATA roots<>+200(SB)/8, $0x34b0bcb52748774c
-DATA roots<>+208(SB)/8, $0x4ed8aa4a391c0cb3
-DATA roots<>+216(SB)/8, $0x682e6ff35b9cca4f
-DATA roots<>+224(SB)/8, $0x78a5636f748f82ee
-DATA roots<>+232(SB)/8, $0x8cc7020884c87814
-DATA roots<>+240(SB)/8, $0xa4506ceb90befffa
-DATA roots<>+248(SB)/8, $0xc67178f2bef9a3f7
-GLOBL roots<>(SB), RODATA|NOPTR, $256
+DATA ·roots+0(SB)/8, $0x71374491428a2f98
+DATA ·roots+8(SB)/8, $0xe9b5dba5b5c0fbcf
+DATA ·roots+16(SB)/8, $0x59f111f13956c25b
+DATA ·roots+24(SB)/8, $0xab1c5ed5923f82a4
+DATA ·roots+32(SB)/8, $0x12835b01d807aa98
+DATA ·roots+40(SB)/8, $0x550c7dc3243185be
+DATA ·roots+48(SB)/8, $0x80deb1fe72be5d74
+DATA ·roots+56(SB)/8, $0xc19bf1749bdc06a7
+DATA ·roots+64(SB)/8, $0xefbe4786e49b69c1
+DATA ·roots+72(SB)/8, $0x240ca1cc0fc19dc6
+DATA ·roots+80(SB)/8, $0x4a7484aa2de92c6f
+DATA ·roots+88(SB)/8, $0x76f988da5cb0a9dc
+DATA ·roots+96(SB)/8, $0xa831c66d983e5152
+DATA ·roots+104(SB)/8, $0xbf597fc7b00327c8
+DATA ·roots+112(SB)/8, $0xd5a79147c6e00bf3
+DATA ·roots+120(SB)/8, $0x1429296706ca6351
+DATA ·roots+128(SB)/8, $0x2e1b213827b70a85
+DATA ·roots+136(SB)/8, $0x53380d134d2c6dfc
+DATA ·roots+144(SB)/8, $0x766a0abb650a7354
+DATA ·roots+152(SB)/8, $0x92722c8581c2c92e
+DATA ·roots+160(SB)/8, $0xa81a664ba2bfe8a1
+DATA ·roots+168(SB)/8, $0xc76c51a3c24b8b70
+DATA ·roots+176(SB)/8, $0xd6990624d192e819
+DATA ·roots+184(SB)/8, $0x106aa070f40e3585
+DATA ·roots+192(SB)/8, $0x1e376c0819a4c116
+DATA ·roots+200(SB)/8, $0x34b0bcb52748774c
+DATA ·roots+208(SB)/8, $0x4ed8aa4a391c0cb3
+DATA ·roots+216(SB)/8, $0x682e6ff35b9cca4f
+DATA ·roots+224(SB)/8, $0x78a5636f748f82ee
+DATA ·roots+232(SB)/8, $0x8cc7020884c87814
+DATA ·roots+240(SB)/8, $0xa4506ceb90befffa
+DATA ·roots+248(SB)/8, $0xc67178f2bef9a3f7
+GLOBL ·roots(SB), RODATA|NOPTR, $256
 
 // The order of bytes that turns big-endian words into little-endian ones.
 DATA swapped<>+0(SB)/8, $0x0405060700010203
@@ -305,7 +305,7 @@ TEXT ·sha256x16(SB), NOSPLIT, $0-24
 	MOVQ state+0(FP), DX
 	MOVQ messages+8(FP), SI
 	MOVQ n+16(FP), CX
-	LEAQ roots<>(SB), DI
+	LEAQ ·roots(SB), DI
 	XORQ R8, R8
 	VMOVDQU32 (DX), Z0
 	VMOVDQU32 64(DX), Z1

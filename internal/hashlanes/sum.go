@@ -40,7 +40,9 @@ const several = 4
 const (
 	blockSize = 64 // of both algorithms
 	maxWords  = 8
-	maxLanes  = 16
+
+	sha256Words = 8 // of its state
+	maxLanes    = 16
 
 	// maxBlocks limits one call of a kernel, which cannot be interrupted, to about 0.2 ms.
 	maxBlocks = 1 << 10
@@ -69,10 +71,10 @@ var (
 type kernel struct {
 	name  string
 	alg   algorithm
-	lanes int // messages at a time: 8 or 16; 0: one by one, with the standard library
+	lanes int // messages at a time: 2, 8 or 16; 0: one by one, with the standard library
 
 	// fewest is the number of messages from which on it is faster than the standard
-	// library, at least 1. Other lanes compute something, which takes no time.
+	// library, from 1 to lanes. Other lanes compute something, which takes no time.
 	fewest int
 
 	// blocks adds n blocks of each message to the state: words, each of 16 messages,

@@ -41,7 +41,9 @@ func allKernels() []kernel {
 	all := []kernel{bestMD5(), bestSHA256(), algMD5.oneByOne(), algSHA256.oneByOne()}
 	for _, k := range append(kernelsMD5(), kernelsSHA256()...) {
 		for _, k.fewest = range []int{1, 2, 5} {
-			all = append(all, k)
+			if k.fewest <= k.lanes {
+				all = append(all, k)
+			}
 		}
 	}
 	return all
