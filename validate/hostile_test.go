@@ -2,6 +2,7 @@ package validate_test
 
 import (
 	"archive/zip"
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -28,8 +29,10 @@ const head = `<?xml version="1.0" encoding="UTF-8"?>
 func generated(write func(w io.Writer)) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
-		write(w)
-		_ = w.Close() // never fails
+		buffered := bufio.NewWriterSize(w, 64<<10) // a pipe hands over each write on its own
+		write(buffered)
+		_ = buffered.Flush() // the reader may be gone
+		_ = w.Close()        // never fails
 	}()
 	return r
 }
@@ -160,7 +163,7 @@ func TestHostile(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			var n atomic.Int64
 			r, err := validate.Source(ctx, opened(&n, tt.open), base+tt.start, validate.Options{Advice: true, TempDir: t.TempDir(), DocumentBytes: 4 << 20, Sample: 10})
