@@ -33,12 +33,10 @@ const (
 	// DemandLength is the length, in bytes, up to which a resource counts as small.
 	DemandLength = 256 << 10
 
-	// demandAtOnce is the number of packages requested concurrently, because a
-	// Source has to make them. Lockstep's own Source makes four.
+	// demandAtOnce is the number of packages requested or unpacked concurrently: a
+	// Source has to make them, and each takes 12 MB of memory. Lockstep's own Source
+	// makes four.
 	demandAtOnce = 4
-
-	// demandUnpacking is how many more packages may be unpacked meanwhile.
-	demandUnpacking = 2
 
 	// DemandLeast is the number of resources from which on requesting packages
 	// pays, and demandRest the number from which on it pays for the resources left
@@ -65,7 +63,6 @@ type Demand struct {
 	batch []*plan.Action // batch being collected
 	bytes int64
 	queue chan []*plan.Action
-	asked chan struct{} // holds a token for every package being requested
 	wg    sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
@@ -88,8 +85,7 @@ func NewDemand(uri string, expected, bytes int64) *Demand {
 func (d *Demand) start(ctx context.Context) {
 	d.batch, d.bytes = nil, 0
 	d.queue = make(chan []*plan.Action)
-	d.asked = make(chan struct{}, demandAtOnce)
-	for range demandAtOnce + demandUnpacking {
+	for range demandAtOnce {
 		d.wg.Go(func() {
 			var answer bytes.Buffer // reused for every response
 			for batch := range d.queue {
@@ -157,9 +153,7 @@ func (d *Demand) get(ctx context.Context, batch []*plan.Action, answer *bytes.Bu
 		d.halve(ctx, batch, answer)
 		return
 	}
-	d.asked <- struct{}{}
 	err := d.ask(ctx, batch, answer)
-	<-d.asked
 	if err == nil {
 		err = d.unpack(ctx, batch, answer.Bytes())
 	}
