@@ -123,7 +123,7 @@ func isHTML(b []byte) bool {
 	return false
 }
 
-// chars handles text between markup; plain is whether it is what it stands for.
+// chars handles text between markup; plain is whether nothing in it has to be decoded.
 func (s *Scanner) chars(text []byte, plain bool) error {
 	i := skipSpace(text, 0)
 	if i == len(text) && s.collect == 0 {
