@@ -15,11 +15,16 @@ import (
 // followed starts to follow a site by a hub.
 func followHub(t *testing.T, st style) (*site, *press, *following) {
 	t.Helper()
+	return followHubWith(t, st, destination.FollowOptions{})
+}
+
+func followHubWith(t *testing.T, st style, o destination.FollowOptions) (*site, *press, *following) {
+	t.Helper()
 	s := newSite(t, st)
 	s.put("/a", "one")
 	p := newPress(t, s, true, false)
 	g := newFollowing(t, s, true)
-	g.start(destination.FollowOptions{})
+	g.start(o)
 	g.live(destination.ChannelHub)
 	s.reset()
 	return s, p, g

@@ -67,8 +67,19 @@ func ExampleMirror_Changes() {
 	// created: 1
 }
 
+// A webSource is a Source of files in a temporary directory.
+type webSource struct {
+	*httptest.Server
+	files string
+}
+
+func (s webSource) Close() {
+	s.Server.Close()
+	_ = os.RemoveAll(s.files)
+}
+
 // startSource publishes files with these names on a web server.
-func startSource(names ...string) *httptest.Server {
+func startSource(names ...string) webSource {
 	files, err := os.MkdirTemp("", "files")
 	for _, name := range names {
 		if err == nil {
@@ -76,12 +87,11 @@ func startSource(names ...string) *httptest.Server {
 		}
 	}
 	server := httptest.NewServer(http.FileServer(http.Dir(files)))
-	server.Config.RegisterOnShutdown(func() { _ = os.RemoveAll(files) })
 	if err == nil {
 		_, err = publish.Dir(context.Background(), files, publish.Options{BaseURL: server.URL, State: filepath.Join(files, ".lockstep", "state")})
 	}
 	if err != nil {
 		fmt.Println(err)
 	}
-	return server
+	return webSource{server, files}
 }
