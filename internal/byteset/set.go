@@ -4,7 +4,7 @@ import "math/bits"
 
 // A Set is a set of bytes; [New] creates one. It is safe for concurrent use.
 type Set struct {
-	has [256]bool
+	has [256]byte // 1 for those in the set
 
 	// A byte with the lower half l and the upper half h is in the set if
 	// halves[l]&halves[16+h] is not 0: each bit stands for the upper halves that the
@@ -18,7 +18,8 @@ func New(has func(c byte) bool) *Set {
 	s := &Set{wide: hasAVX2}
 	var rows [16]uint16 // the lower halves of each upper half
 	for c := range 256 {
-		if s.has[c] = has(byte(c)); s.has[c] {
+		if has(byte(c)) {
+			s.has[c] = 1
 			rows[c>>4] |= 1 << (c & 15)
 		}
 	}
@@ -48,12 +49,17 @@ func (s *Set) Index(b []byte) int {
 	if s.wide && len(b) >= blockSize {
 		return index(&b[0], len(b), &s.halves)
 	}
-	for i, c := range b {
-		if s.has[c] {
-			return i
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		p, has := b[i:i+8], &s.has
+		if has[p[0]]|has[p[1]]|has[p[2]]|has[p[3]]|has[p[4]]|has[p[5]]|has[p[6]]|has[p[7]] != 0 {
+			break
 		}
 	}
-	return len(b)
+	for i < len(b) && s.has[b[i]] == 0 {
+		i++
+	}
+	return i
 }
 
 // blockSize is the number of bytes that are examined at a time.
