@@ -11,10 +11,9 @@ import (
 	"time"
 )
 
-// NewSHA256 returns a hash.Hash for SHA-256, like sha256.New, but large writes of two
-// of them at a time are computed together if all processors are busy and that is
-// faster on this machine: a write may wait for the other one meanwhile. It is for one
-// goroutine at a time.
+// NewSHA256 returns a hash.Hash for SHA-256, like sha256.New, but where it is faster on
+// this machine, large writes to two of them are computed together while the processors
+// are busy. Each is for one goroutine at a time.
 func NewSHA256() hash.Hash {
 	if !pairs() {
 		return sha256.New()
@@ -50,10 +49,10 @@ const (
 	// handing them over is not noticed.
 	leastPaired = 32 << 10
 
-	// alone is how much is computed before the next attempt to find another message,
-	// at first; in vain, twice as much.
-	alone     = 64 << 10
-	mostAlone = 4 << 20
+	// A message of which nobody has taken an offer makes the next one after leastAlone
+	// bytes, then after twice as many each time, up to mostAlone.
+	leastAlone = 64 << 10
+	mostAlone  = 4 << 20
 )
 
 // waiting is the message whose writer waits for that of another.
@@ -63,9 +62,9 @@ var waiting atomic.Pointer[paired]
 // others.
 type paired struct {
 	hash.Hash       // its state
-	size      int64 // modulo 64: bytes that are in no whole block yet
-	skip      int   // bytes to be computed alone before the next attempt
-	inVain    int   // what skip was set to last
+	size      int64 // bytes so far: modulo 64, those that are in no whole block yet
+	skip      int   // bytes to be computed alone before the next offer
+	skipped   int   // what skip was set to last
 
 	offered []byte   // to the writer of another message, while waiting
 	done    chan int // receives how many of these bytes that one has computed
@@ -82,7 +81,7 @@ func (m *paired) Write(p []byte) (int, error) {
 		if other := waiting.Swap(nil); other != nil {
 			k := compute(m, other, p, other.offered)
 			other.done <- k
-			m.skip, m.inVain = 0, 0
+			m.skip, m.skipped = 0, 0
 			p = p[k:]
 			continue
 		}
@@ -92,7 +91,7 @@ func (m *paired) Write(p []byte) (int, error) {
 				continue
 			}
 		}
-		k := min(len(p)&^(blockSize-1), alone)
+		k := min(len(p)&^(blockSize-1), leastAlone)
 		m.skip -= k
 		p = m.alone(p, k)
 	}
@@ -120,12 +119,12 @@ func (m *paired) offer(p []byte) int {
 	}
 	runtime.Gosched()
 	if waiting.CompareAndSwap(m, nil) {
-		m.inVain = min(max(alone, 2*m.inVain), mostAlone)
-		m.skip = m.inVain
+		m.skipped = min(max(leastAlone, 2*m.skipped), mostAlone)
+		m.skip = m.skipped
 		return 0
 	}
 	n := <-m.done
-	m.skip, m.inVain = 0, 0
+	m.skip, m.skipped = 0, 0
 	return n
 }
 

@@ -39,10 +39,10 @@ const several = 4
 
 const (
 	blockSize = 64 // of both algorithms
-	maxWords  = 8
+	maxWords  = 8  // of a state
+	maxLanes  = 16
 
-	sha256Words = 8 // of its state
-	maxLanes    = 16
+	sha256Words = 8
 
 	// maxBlocks limits one call of a kernel, which cannot be interrupted, to about 0.2 ms.
 	maxBlocks = 1 << 10
