@@ -170,6 +170,14 @@ type Keeper interface {
 	Keep() error
 }
 
+// A WholeCreator is a Store that gains from knowing that a blob will not be
+// unfinished for long.
+type WholeCreator interface {
+	// CreateWhole is [Store.Create] for a blob whose bytes are all at hand. [Dir] gives
+	// its file the permissions of the blob when it creates it, not when it is complete.
+	CreateWhole(ctx context.Context, name string) (Writer, error)
+}
+
 // A Sealer is a Writer that can be informed that it has received all of its
 // bytes.
 type Sealer interface {

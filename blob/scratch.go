@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"lockstep/internal/private"
 )
 
 // A Scratcher is a Store that provides temporary files, which no other process
@@ -43,7 +45,7 @@ func (d *Dir) Scratch(ctx context.Context) (Scratch, error) {
 			break
 		}
 		s.base = d.names.reserve(scratchBase)
-		if s.File, err = createTmp(s.tmp, s.base, createIn); err == nil {
+		if s.File, err = createTmp(s.tmp, s.base, private.FileMode, createIn); err == nil {
 			s.dropName()
 			return s, nil
 		}

@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
-
-	"lockstep/internal/private"
 )
 
 // syncfsNumber returns the number of the system call, which package syscall
@@ -162,8 +160,8 @@ func (n *cName) set(name string) bool {
 }
 
 // createIn creates a new file in a folder.
-func createIn(in *folder, base string) (*os.File, error) {
-	fd, err := openNew(in, base)
+func createIn(in *folder, base string, mode fs.FileMode) (*os.File, error) {
+	fd, err := openNew(in, base, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -171,8 +169,8 @@ func createIn(in *folder, base string) (*os.File, error) {
 }
 
 // createTmpFile is createIn for a file that is only written.
-func createTmpFile(in *folder, base string) (tmpFile, error) {
-	fd, err := openNew(in, base)
+func createTmpFile(in *folder, base string, mode fs.FileMode) (tmpFile, error) {
+	fd, err := openNew(in, base, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +178,7 @@ func createTmpFile(in *folder, base string) (tmpFile, error) {
 }
 
 // openNew creates a new file in a folder and returns its descriptor.
-func openNew(in *folder, base string) (fd int, err error) {
+func openNew(in *folder, base string, mode fs.FileMode) (fd int, err error) {
 	dir, err := in.handle()
 	if err != nil {
 		return -1, err
@@ -193,7 +191,7 @@ func openNew(in *folder, base string) (fd int, err error) {
 	err = control(dir, func(dirFD uintptr) error {
 		for {
 			const flag = syscall.O_RDWR | syscall.O_CREAT | syscall.O_EXCL | syscall.O_NOFOLLOW | syscall.O_CLOEXEC | syscall.O_LARGEFILE
-			r, _, errno := syscall.Syscall6(syscall.SYS_OPENAT, dirFD, uintptr(unsafe.Pointer(&names[0])), flag, uintptr(private.FileMode), 0, 0)
+			r, _, errno := syscall.Syscall6(syscall.SYS_OPENAT, dirFD, uintptr(unsafe.Pointer(&names[0])), flag, uintptr(mode), 0, 0)
 			if fd = int(r); errno != syscall.EINTR {
 				return failed(errno)
 			}

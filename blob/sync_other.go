@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"time"
-
-	"lockstep/internal/private"
 )
 
 func syncfs(*os.File) error { return errors.ErrUnsupported }
@@ -31,12 +29,14 @@ func rename(from *folder, name string, to *folder, toName string) error {
 func renameNew(*folder, string, *folder, string) error { return errors.ErrUnsupported }
 
 // createIn creates a new file in a folder.
-func createIn(in *folder, base string) (*os.File, error) {
-	return in.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, private.FileMode)
+func createIn(in *folder, base string, mode fs.FileMode) (*os.File, error) {
+	return in.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 }
 
 // createTmpFile is createIn for a file that is only written.
-func createTmpFile(in *folder, base string) (tmpFile, error) { return createIn(in, base) }
+func createTmpFile(in *folder, base string, mode fs.FileMode) (tmpFile, error) {
+	return createIn(in, base, mode)
+}
 
 // setMode sets the mode of the file base in a directory of the store's own.
 func setMode(in *folder, base string, mode fs.FileMode) error { return in.root.Chmod(base, mode) }

@@ -11,6 +11,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"lockstep/internal/private"
 )
 
 // The name of a temporary file is a hash of its blob's name, so that a later
@@ -54,20 +56,33 @@ const (
 // Create begins a blob under name. It drops an unfinished one of an earlier
 // process.
 func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
+	return d.create(ctx, name, private.FileMode)
+}
+
+// CreateWhole implements [WholeCreator].
+func (d *Dir) CreateWhole(ctx context.Context, name string) (Writer, error) {
+	if d.opts.private(name) {
+		return d.Create(ctx, name)
+	}
+	return d.create(ctx, name, fileMode)
+}
+
+// create is Create with the mode of the temporary file, which the umask narrows.
+func (d *Dir) create(ctx context.Context, name string, mode fs.FileMode) (Writer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if err := d.opts.check(name); err != nil {
 		return nil, nameError("create", name, err)
 	}
-	w := &dirWriter{store: d, name: name}
+	w := &dirWriter{store: d, name: name, shown: mode != private.FileMode}
 	var err error
 	for range maxTries {
 		if w.tmp, err = d.tmpFolder(true); err != nil {
 			break
 		}
 		w.base = d.names.reserve(tmpBase(name))
-		if w.file, err = createTmp(w.tmp, w.base, createTmpFile); err == nil {
+		if w.file, err = createTmp(w.tmp, w.base, mode, createTmpFile); err == nil {
 			w.did(traceCreate)
 			return w, nil
 		}
@@ -81,11 +96,11 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 }
 
 // createTmp has create make a new file, in place of an unfinished one.
-func createTmp[F any](tmp *folder, base string, create func(*folder, string) (F, error)) (F, error) {
-	f, err := create(tmp, base)
+func createTmp[F any](tmp *folder, base string, mode fs.FileMode, create func(*folder, string, fs.FileMode) (F, error)) (F, error) {
+	f, err := create(tmp, base, mode)
 	if errors.Is(err, fs.ErrExist) {
 		if err = tmp.root.Remove(base); err == nil || errors.Is(err, fs.ErrNotExist) {
-			f, err = create(tmp, base)
+			f, err = create(tmp, base, mode)
 		}
 	}
 	return f, err

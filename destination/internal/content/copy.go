@@ -55,6 +55,47 @@ func Copy(w io.Writer, h *resourcesync.Hasher, r io.Reader) (int64, error) {
 	return n + k, ended(err)
 }
 
+// A Creator creates the file of a content, all of whose bytes are at hand if it is whole.
+type Creator interface {
+	Create(ctx context.Context, whole bool) (io.Writer, error)
+}
+
+// CopyNew is Copy to a file that is created when a small content, or the beginning of a
+// larger one, has come.
+func CopyNew(ctx context.Context, file Creator, h *resourcesync.Hasher, r io.Reader) (int64, error) {
+	w, n, err := begin(ctx, file, h, r)
+	if err != nil {
+		return n, ended(err)
+	}
+	k, err := Copy(w, h, r)
+	return n + k, err
+}
+
+// begin copies what fits into a small buffer to a new file. At the end of r its error is
+// io.EOF.
+func begin(ctx context.Context, file Creator, h *resourcesync.Hasher, r io.Reader) (w io.Writer, n int64, err error) {
+	small := smallBuffers.Get().(*[smallBuffer]byte)
+	defer smallBuffers.Put(small)
+	filled := 0
+	for err == nil && filled < len(small) {
+		var k int
+		k, err = r.Read(small[filled:])
+		filled += k
+	}
+	if filled == 0 && err != io.EOF {
+		return nil, 0, err
+	}
+	w, cerr := file.Create(ctx, err == io.EOF)
+	if cerr != nil {
+		return nil, 0, cerr
+	}
+	if werr := write(w, small[:filled]); werr != nil {
+		return nil, int64(filled), werr
+	}
+	_, _ = h.Write(small[:filled]) // never fails
+	return w, int64(filled), err
+}
+
 func ended(err error) error {
 	if err == io.EOF {
 		return nil

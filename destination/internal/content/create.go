@@ -43,11 +43,15 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Create creates a content in the store. While no further file can be
-// opened it waits: others are about to be closed.
-func Create(ctx context.Context, store blob.Store, path string) (w blob.Writer, err error) {
+// Create creates a content in the store, of which all bytes are at hand if it is whole.
+// While no further file can be opened it waits: others are about to be closed.
+func Create(ctx context.Context, store blob.Store, path string, whole bool) (w blob.Writer, err error) {
+	create := store.Create
+	if store, ok := store.(blob.WholeCreator); ok && whole {
+		create = store.CreateWhole
+	}
 	for range MaxFileWaits {
-		if w, err = store.Create(ctx, path); err == nil || !isTooManyFiles(err) || !Pause(ctx, FileWait) {
+		if w, err = create(ctx, path); err == nil || !isTooManyFiles(err) || !Pause(ctx, FileWait) {
 			break
 		}
 	}

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"io"
 	"mime"
 	"net/http"
 
@@ -9,11 +10,11 @@ import (
 	"lockstep/destination/internal/content"
 )
 
-// create opens the resource's file for writing, with the metadata known before its
-// bytes arrive. Stores that upload a large file while it is being written need the
-// metadata at that time.
-func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
-	w, err := content.Create(ctx, t.Store, t.path)
+// Create opens the resource's file for writing, with the metadata known before all of its
+// bytes have arrived: stores that upload a large file while it is being written need it at
+// that time. It implements [content.Creator].
+func (t *transfer) Create(ctx context.Context, whole bool) (io.Writer, error) {
+	w, err := content.Create(ctx, t.Store, t.path, whole)
 	if err != nil {
 		return nil, &content.LocalError{Err: err}
 	}
@@ -29,6 +30,7 @@ func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 			typed.SetType(mediaType)
 		}
 	}
+	t.w = w
 	return w, nil
 }
 

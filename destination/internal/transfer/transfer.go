@@ -119,15 +119,11 @@ func (t *transfer) copy(ctx context.Context, r io.Reader) Outcome {
 	t.algs = t.Hashers.Algorithms(t.a.Hashes)
 	t.hasher = t.Hashers.Get(t.algs)
 	defer func() { t.Hashers.Put(t.algs, t.hasher) }()
-	w, err := t.create(ctx)
-	if err != nil {
-		return Outcome{Err: err}
-	}
-	t.w = w
 	if limit := lengthLimit(t.a.Length); limit > 0 {
 		r = io.LimitReader(r, limit)
 	}
-	if t.n, err = content.Copy(t.w, t.hasher, content.WithContext(ctx, r)); err == nil {
+	var err error
+	if t.n, err = content.CopyNew(ctx, t, t.hasher, content.WithContext(ctx, r)); err == nil {
 		err = t.check()
 	}
 	if err != nil {
@@ -276,13 +272,6 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 		if resp.Status != http.StatusPartialContent && t.n > 0 {
 			t.drop()
 		}
-		if t.w == nil {
-			w, err := t.create(ctx)
-			if err != nil {
-				return err
-			}
-			t.w = w
-		}
 		body, err := t.plain(resp)
 		if err != nil {
 			return err
@@ -294,7 +283,7 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 			t.limited = io.LimitedReader{R: body, N: limit - t.n}
 			body = &t.limited
 		}
-		n, err := content.Copy(t.w, t.hasher, body)
+		n, err := write(ctx, t, body)
 		if t.n += n; err == nil && limit > 0 && t.n >= limit {
 			return &content.Error{URI: t.a.URI, What: "length", Want: fmt.Sprint(t.a.Length), Got: fmt.Sprintf("more than %d", limit-1)}
 		}
@@ -303,6 +292,14 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 		}
 		return err
 	})
+}
+
+// write adds body to the file.
+func write(ctx context.Context, t *transfer, body io.Reader) (int64, error) {
+	if t.w == nil {
+		return content.CopyNew(ctx, t, t.hasher, body)
+	}
+	return content.Copy(t.w, t.hasher, body)
 }
 
 // fits checks that a partial response is a part of the content that r requested.
