@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"mime"
+	"net"
 	"net/url"
 	"path"
 	"slices"
@@ -50,7 +51,7 @@ type Rules struct {
 }
 
 // New returns the selection that has these rules. It returns an error for
-// a glob that is not valid.
+// a glob or a host that is not valid.
 func New(o Rules) (*Selection, error) {
 	s := &Selection{include: o.Include, exclude: o.Exclude, types: o.Types, since: o.Since, hosts: o.Hosts, prefer: o.Prefer, with: o.With,
 		filters: flatten(o.Filters), sizes: sizes{o.MinSize, o.MaxSize}, ages: ages{o.MinAge, o.MaxAge}}
@@ -67,6 +68,11 @@ func New(o Rules) (*Selection, error) {
 	for _, rel := range s.with {
 		if rel != resourcesync.RelDescribedBy {
 			return nil, fmt.Errorf("with %q: want %s", rel, resourcesync.RelDescribedBy)
+		}
+	}
+	for _, host := range s.hosts {
+		if err := checkHost(host); err != nil {
+			return nil, err
 		}
 	}
 	h := sha256.New()
@@ -96,6 +102,18 @@ func New(o Rules) (*Selection, error) {
 		s.Key += "+" + hex.EncodeToString(sum[:8])
 	}
 	return s, nil
+}
+
+// checkHost returns an error for an allowed host that no address can have.
+func checkHost(host string) error {
+	if host == "*" || net.ParseIP(host) != nil {
+		return nil
+	}
+	u, err := url.Parse("http://" + host)
+	if err == nil && u.Hostname() != "" && u.Host == host && !strings.ContainsAny(host, "*, ") && !strings.HasSuffix(host, ":") {
+		return nil
+	}
+	return fmt.Errorf("allow-host %q: want a host, as example.org or example.org:8080, or * for any", fetch.WithoutUser(host))
 }
 
 // Selects reports whether the resource w is selected. One that was selected by
