@@ -37,7 +37,8 @@ func TestAt(t *testing.T) {
 	if *pastSeed == 0 {
 		seeds = []uint64{
 			4135631441136271432, 14565095373147952081, // a kill took files away, and the next run could not have them back
-			8626892808083557872, // a version that was made after the requested instant, in the same second, is available
+			8626892808083557872,                       // a version that was made after the requested instant, in the same second, is available
+			4290731572303217746, 10196649366921319679, // a version that was made at the requested instant cannot be proven
 		}
 		for range *pasts {
 			seeds = append(seeds, rand.Uint64())
@@ -280,6 +281,8 @@ func (w *atWorld) restorable(at time.Time) (asOf, earliest time.Time, ok bool) {
 }
 
 // available reports whether a version can be fetched by any method, as of an instant.
+// Without a hash, what a TimeGate returns is proven to be it only if it is asked for an
+// instant after the second in which the version was made, which has not passed by then.
 func (w *atWorld) available(v atVersion, asOf time.Time, held bool) bool {
 	if held || w.alive[v.nth] {
 		return true
@@ -288,12 +291,13 @@ func (w *atWorld) available(v atVersion, asOf time.Time, held bool) bool {
 		return true
 	}
 	if w.gate {
+		proven := !v.at.Truncate(time.Second).Add(time.Second).After(asOf)
 		for _, at := range []time.Time{v.at.Truncate(time.Second).Add(time.Second), asOf.Truncate(time.Second)} {
-			if got, ok := w.negotiate(v.path, at); ok && got.nth == v.nth && !(w.header && w.noHash) {
+			if got, ok := w.negotiate(v.path, at); ok && got.nth == v.nth && (!w.noHash || !w.header && proven) {
 				return true
 			}
 		}
-		if _, there := w.state(w.now)[v.path]; there && w.header && w.noHash && !w.dropped[v.nth] {
+		if _, there := w.state(w.now)[v.path]; there && w.header && w.noHash && !w.dropped[v.nth] && proven {
 			return true
 		}
 	}
