@@ -71,6 +71,17 @@ func (d Datetime) WithGranularity(g Granularity) Datetime {
 // Time returns the first instant that d denotes, in UTC.
 func (d Datetime) Time() time.Time { return d.at.Time() }
 
+// End returns the first instant after the unit that d states, in UTC: for
+// 2026-05-01 midnight at the end of that day. For a fraction of a second it is
+// Time.
+func (d Datetime) End() time.Time { return d.at.End() }
+
+// before reports whether d is before o, and not in the same unit (RS-DT-04): a
+// text of coarse granularity may mean any instant of its unit.
+func (d Datetime) before(o Datetime) bool {
+	return d.Compare(o) < 0 && !d.End().After(o.Time())
+}
+
 // Compare orders instants; it ignores granularity.
 func (d Datetime) Compare(o Datetime) int { return d.at.Compare(o.at) }
 

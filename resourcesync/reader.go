@@ -311,8 +311,8 @@ func (r *Reader) count(e *Entry) {
 	}
 	if !e.Datetime.IsZero() {
 		r.stats.Datetimes++
-		if !r.header.From.IsZero() && !r.header.FromUnproven && e.Datetime.Compare(r.header.From) < 0 ||
-			!r.header.Until.IsZero() && !r.header.Living && e.Datetime.Compare(r.header.Until) > 0 {
+		if !r.header.From.IsZero() && !r.header.FromUnproven && e.Datetime.before(r.header.From) ||
+			!r.header.Until.IsZero() && !r.header.Living && r.header.Until.before(e.Datetime) {
 			r.warn("RS-EM-04", "datetime outside the interval of the document")
 		}
 	}
@@ -325,15 +325,18 @@ func (r *Reader) count(e *Entry) {
 		// change.
 		r.stats.Disorder, r.lastEvent, r.firstTime = 0, Datetime{}, Datetime{}
 	}
-	if t.Compare(r.lastEvent) < 0 && !r.lastEvent.IsZero() {
+	switch {
+	case t.before(r.lastEvent):
 		r.stats.Disorder++
+		r.lastEvent = t
 		if e.Datetime.IsZero() { // RS-EM-05: lastmod need not be the time of the event
 			r.note("RS-VER-12", "by its lastmod, an event is older than the one in front of it")
 		} else {
 			r.warn("RS-VER-12", "an event is older than the one in front of it")
 		}
+	case t.Compare(r.lastEvent) > 0: // otherwise both are in one unit
+		r.lastEvent = t
 	}
-	r.lastEvent = t
 	if r.firstTime.IsZero() || t.Compare(r.firstTime) < 0 {
 		r.firstTime = t
 	}

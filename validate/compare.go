@@ -36,10 +36,9 @@ func (w *walk) tallyEntry(number, n int, doc *document, e *resourcesync.Entry) e
 		return nil
 	}
 	if r.About >= tally.Changed {
-		if e.Datetime.IsZero() {
-			return nil // nothing to compare
+		if r.Undated = e.Datetime.IsZero(); !r.Undated {
+			r.Time, r.Unit = e.Datetime.Time().UnixNano(), e.Datetime.Granularity()
 		}
-		r.Time = e.Datetime.Time().UnixNano()
 	}
 	for _, h := range e.Hashes {
 		if r.Algorithm == 0 || h.Algorithm == resourcesync.SHA256 {
@@ -90,8 +89,10 @@ type group struct {
 	any          bool
 	key          [16]byte
 	list, dump   *tally.Record
-	events       []tally.Record // from Change Lists and Change Dumps
-	overflow     bool           // there were more
+	events       []tally.Record          // from Change Lists and Change Dumps
+	overflow     bool                    // there were more
+	undated      [tally.Repeats + 1]bool // there are changes whose time is not stated, in documents of a kind
+	mixed        bool                    // not all times have the same unit
 	nameOf       string
 	recordedList tally.Record
 	recordedDump tally.Record
@@ -100,6 +101,7 @@ type group struct {
 func (g *group) add(r *tally.Record) {
 	if !g.any {
 		g.any, g.key, g.list, g.dump, g.overflow, g.nameOf = true, r.Key, nil, nil, false, ""
+		g.undated, g.mixed = [tally.Repeats + 1]bool{}, false
 		g.events = g.events[:0]
 	}
 	switch r.About {
@@ -117,11 +119,16 @@ func (g *group) add(r *tally.Record) {
 		}
 		g.recordedDump = *r
 		g.dump = &g.recordedDump
-	default:
-		if len(g.events) > 0 && len(g.events) >= maxEvents {
+	case tally.Changed, tally.Repeats:
+		switch {
+		case r.Undated:
+			g.undated[r.About] = true
+			return
+		case len(g.events) >= maxEvents:
 			g.overflow = true
 			return
 		}
+		g.mixed = g.mixed || len(g.events) > 0 && r.Unit != g.events[0].Unit
 		g.events = append(g.events, *r)
 	}
 }
@@ -148,10 +155,10 @@ func (g *group) finish() {
 	if len(g.events) > 0 {
 		g.eventsOnce()
 	}
-	if g.facts.single || g.overflow {
-		return
+	if g.facts.single || g.overflow || g.undated[tally.Changed] {
+		return // what happened when is not known
 	}
-	if len(g.events) > 0 && g.facts.changes != nil && g.facts.repeats != nil {
+	if len(g.events) > 0 && !g.undated[tally.Repeats] && g.facts.changes != nil && g.facts.repeats != nil {
 		g.eventsBoth()
 	}
 	inList := g.snapshot(g.facts.list, g.list, "Resource List")
@@ -185,7 +192,8 @@ func (g *group) eventsBoth() {
 		}
 		inList, inDump := said[tally.Changed], said[tally.Repeats]
 		switch {
-		case r.Time <= from || r.Time >= to:
+		case r.Time <= from || r.End() >= to:
+		case g.mixed && (inList == nil || inDump == nil): // it may be another one, in another unit
 		case inDump == nil:
 			g.find(inList, "RS-CDM-02", "the change of %s at %s is not in the Change Dump", g.name(r), tally.Instant(r.Time))
 		case inList == nil:
@@ -205,20 +213,20 @@ func (g *group) snapshot(s *span, r *tally.Record, what string) (alone bool) {
 	if s == nil {
 		return false
 	}
-	c := g.facts.changes
-	if c == nil || c.from > s.from {
+	if c := g.facts.changes; c == nil || c.from > s.from || c.to < s.last() {
 		return true
 	}
 	var before *tally.Record // the last change that must be included
 	alone = true
-	explained := false // by a change that may or may not be included
+	explained := false // by a change that may or may not be included, or be the last
 	for i := range g.events {
 		e := &g.events[i]
 		switch {
 		case e.About != tally.Changed:
-		case e.Time < s.from:
+		case e.Time < s.from && e.End() <= s.from:
 			before = e
 			alone = false
+			explained = explained || g.mixed && agrees(r, e)
 		case e.Time <= s.to:
 			alone = false
 			explained = explained || agrees(r, e)
@@ -241,7 +249,7 @@ func (g *group) snapshot(s *span, r *tally.Record, what string) (alone bool) {
 // snapshots compares list and dump, if there was no change between them.
 func (g *group) snapshots() {
 	l, d := g.facts.list, g.facts.dump
-	if c := g.facts.changes; l.from != d.from && (c == nil || c.from > min(l.from, d.from)) {
+	if c := g.facts.changes; c == nil && l.from != d.from || c != nil && (c.from > min(l.from, d.from) || c.to < max(l.last(), d.last())) {
 		return // changes between them are unknown
 	}
 	for i := range g.events {
@@ -272,6 +280,24 @@ func agrees(r, e *tally.Record) bool {
 // alike reports whether all properties that both state are equal.
 func alike(a, b *tally.Record) bool {
 	return (a.Algorithm != b.Algorithm || a.Digest == b.Digest) && (a.Length < 0 || b.Length < 0 || a.Length == b.Length)
+}
+
+// last returns the end of the time in which a snapshot was taken; its beginning if the
+// end is not stated.
+func (s *span) last() int64 {
+	if s.to == forever {
+		return s.from
+	}
+	return s.to
+}
+
+// snapshotOf returns the time in which a list or dump was made.
+func snapshotOf(h *resourcesync.Header) *span {
+	s := spanOf(h.At, h.Completed)
+	if s != nil && !h.Completed.IsZero() {
+		s.to = h.Completed.End().UnixNano()
+	}
+	return s
 }
 
 // spanOf returns the time that a document covers.

@@ -79,10 +79,40 @@ func (s *set) dumped(ctx context.Context, list *document, i, share int) (ok bool
 	if s.upElsewhere(manifest) {
 		s.visitor.Collector.In(manifest.uri).Errorf(lacksUp[want], "", "the link up leads to %s, not to the Capability List", manifest.header.Link(resourcesync.RelUp))
 	}
+	packageTimes(p, at, list, e, &manifest.header)
 	if contents := e.Link(resourcesync.RelContents); contents != "" {
 		return true, s.contents(ctx, p, copied, at, contents, manifest)
 	}
 	return true, nil
+}
+
+// packageTimes compares the times that a dump states of a package with those of its
+// manifest: a Destination chooses packages by them.
+func packageTimes(p finding.Place, at string, list *document, e *resourcesync.Entry, manifest *resourcesync.Header) {
+	rule := "RS-RD-03"
+	if list.kind == finding.KindChangeDump {
+		rule = "RS-CD-02"
+	}
+	for _, t := range []struct {
+		name             string
+		stated, manifest resourcesync.Datetime
+	}{
+		{"at", e.At, manifest.At}, {"completed", e.Completed, manifest.Completed}, {"from", e.From, manifest.From}, {"until", e.Until, manifest.Until},
+	} {
+		if isBefore(t.stated, t.manifest) || isBefore(t.manifest, t.stated) {
+			p.Warnf(rule, at, "%s %s, but the manifest of %s says %s", t.name, t.stated, e.Loc, t.manifest)
+			return
+		}
+	}
+	if isBefore(manifest.At, list.header.At) {
+		p.Warnf(rule, at, "%s was taken at %s, before the at of the dump, %s", e.Loc, manifest.At, list.header.At)
+	}
+}
+
+// isBefore reports whether both times are stated, and a is before b and not in the same
+// unit (RS-DT-04).
+func isBefore(a, b resourcesync.Datetime) bool {
+	return !a.IsZero() && !b.IsZero() && a.Compare(b) < 0 && !a.End().After(b.Time())
 }
 
 // manifestReader returns a function that reads the manifest of a package into

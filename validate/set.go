@@ -226,7 +226,7 @@ func (s *set) capability(ctx context.Context, doc *document) error {
 			s.walk.resourceLists = append(s.resourceLists, doc.uri)
 		}
 		if sound {
-			s.facts.list = spanOf(h.At, h.Completed)
+			s.facts.list = snapshotOf(h)
 		}
 	case resourcesync.ChangeList:
 		s.changeURI, s.changeDocs, s.changeFrom = doc.uri, addresses(docs), h.From
@@ -239,7 +239,7 @@ func (s *set) capability(ctx context.Context, doc *document) error {
 			return err
 		}
 		if sound && packed {
-			s.facts.dump = spanOf(h.At, h.Completed)
+			s.facts.dump = snapshotOf(h)
 		}
 	case resourcesync.ChangeDump:
 		packed, err := s.dumps(ctx, docs)

@@ -45,6 +45,25 @@ func (d Instant) Time() time.Time {
 	return time.Unix(d.Sec-secondsToUnix, int64(d.Nsec)).UTC()
 }
 
+// End returns the first instant after the unit that d states, in UTC; for a fraction of
+// a second, that of d.
+func (d Instant) End() time.Time {
+	t := d.Time()
+	switch d.Unit {
+	case Second:
+		return t.Add(time.Second)
+	case Minute:
+		return t.Add(time.Minute)
+	case Day:
+		return t.AddDate(0, 0, 1)
+	case Month:
+		return t.AddDate(0, 1, 0)
+	case Year:
+		return t.AddDate(1, 0, 0)
+	}
+	return t
+}
+
 // Compare orders instants; it ignores units.
 func (d Instant) Compare(o Instant) int {
 	switch {

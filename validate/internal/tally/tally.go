@@ -30,13 +30,15 @@ type Tally struct {
 // A Record is the content of one entry.
 type Record struct {
 	Key       [16]byte
-	Time      int64 // of the event in nanoseconds; 0 for an entry about the current state
+	Time      int64                    // of the event in nanoseconds; 0 for an entry about the current state
+	Unit      resourcesync.Granularity // of Time
 	About     About
 	Change    resourcesync.Change
 	Algorithm resourcesync.Algorithm // of digest; 0 if there is none
 	Digest    uint64                 // the beginning of it
 	Length    int64                  // -1 if not stated
 	name      int64                  // address of its URI
+	Undated   bool                   // a change whose time is not stated
 	Doc       uint32
 	entry     uint32
 }
@@ -58,7 +60,7 @@ const (
 
 const (
 	keyBytes    = 33 // length of the sort key of a record
-	recordBytes = 59
+	recordBytes = 61
 	// sortMemory is how much is sorted in memory.
 	sortMemory = 8 << 20
 	// namesInMemory is how much of the URIs is kept in memory.
@@ -126,6 +128,15 @@ func (r *Record) Location() string { return fmt.Sprintf("entry %d", r.entry) }
 // Where returns the location and the document of r.
 func (t *Tally) Where(r *Record) string { return r.Location() + " of " + t.Document(r) }
 
+// End returns the end of the unit in which the event of r was, in nanoseconds: it may
+// have been at any instant from Time to End.
+func (r *Record) End() int64 {
+	if r.Unit == resourcesync.Nanosecond {
+		return r.Time
+	}
+	return resourcesync.NewDatetime(time.Unix(0, r.Time)).WithGranularity(r.Unit).End().UnixNano()
+}
+
 // sort adds a record.
 func (t *Tally) sort(r *Record) error {
 	var b [recordBytes]byte
@@ -174,6 +185,11 @@ func (r *Record) put(b []byte) {
 	be.PutUint64(b[35:], r.Digest)
 	be.PutUint64(b[43:], uint64(r.Length))
 	be.PutUint64(b[51:], uint64(r.name))
+	b[59] = byte(r.Unit)
+	b[60] = 0
+	if r.Undated {
+		b[60] = 1
+	}
 }
 
 // take decodes the result of put.
@@ -187,6 +203,7 @@ func (r *Record) take(key, value []byte) {
 	r.Digest = be.Uint64(value[2:])
 	r.Length = int64(be.Uint64(value[10:]))
 	r.name = int64(be.Uint64(value[18:]))
+	r.Unit, r.Undated = resourcesync.Granularity(value[26]), value[27] != 0
 }
 
 // A textFile holds texts, in memory as long as they are few.
