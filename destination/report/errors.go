@@ -72,7 +72,7 @@ type SelectionError struct {
 }
 
 func (e *SelectionError) Error() string {
-	return fmt.Sprintf("0 of %s selected: the flags that select resources, such as --include, --exclude, --type or --filter-from, match none of those that the Source lists", wording.Grouped(e.Listed))
+	return fmt.Sprintf("0 of %s selected: the flags that select resources, such as --include, --exclude, --type or --filter-from, match none of those that the Source lists; patterns match whole URIs, as */pdf/* does", wording.Grouped(e.Listed))
 }
 
 // Is makes a SelectionError an [ErrIncomplete].
