@@ -3,9 +3,11 @@ package destination_test
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -85,6 +87,21 @@ func TestRangesWithinRun(t *testing.T) {
 			part(w, other, from, len(other), `"2"`)
 			return true
 		}},
+		{name: "no hash, part of something unnamed", style: style{noHash: true, noLength: true}, etag: `"1"`, gets: 3, whole: true, then: func(w http.ResponseWriter, _ *http.Request, from int) bool {
+			part(w, other+other, from, 2*len(other), "")
+			return true
+		}},
+		{name: "no hash, part of something longer", style: style{noHash: true, noLength: true}, etag: `"1"`, gets: 3, whole: true, then: func(w http.ResponseWriter, _ *http.Request, from int) bool {
+			part(w, other+other, from, 2*len(other), `"1"`)
+			return true
+		}},
+		{name: "no hash, less than the rest", style: style{noHash: true, noLength: true}, etag: `"1"`, gets: 3, whole: true, then: func(w http.ResponseWriter, _ *http.Request, from int) bool {
+			w.Header().Set("ETag", `"1"`)
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/*", from, from+9))
+			w.WriteHeader(http.StatusPartialContent)
+			_, _ = io.WriteString(w, large[from:from+10])
+			return true
+		}},
 		{name: "ranges ignored", etag: `"1"`, gets: 2, whole: true, then: func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 			_, _ = io.WriteString(w, large)
 			return true
@@ -149,6 +166,40 @@ func TestRangesWithinRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRangesOfCodedBody: a body whose coding was undone is fetched from the beginning,
+// since its bytes are not those that a range counts.
+func TestRangesOfCodedBody(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{noHash: true, noLength: true})
+	random := make([]byte, 300_000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(random) // never fails
+	text := hex.EncodeToString(random)
+	s.put("/large", text)
+	coded := gzipped(text)
+	first := true
+	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/large" {
+			return false
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("ETag", `"1"`)
+		s.mu.Lock()
+		now := first
+		first = false
+		s.mu.Unlock()
+		if now {
+			breakOff(w, "", coded, len(coded)/2)
+		}
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(coded))
+		return true
+	})
+	m := newMirror(t, s)
+	if r, err := m.syncAgain(2); err != nil {
+		t.Fatalf("Sync: %v\n%+v", err, r)
+	}
+	m.same()
 }
 
 // TestRangesAcrossRuns resumes in a second run, through a proxy that is not always

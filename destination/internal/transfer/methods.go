@@ -104,7 +104,7 @@ func (t *transfer) byMethods(ctx context.Context) Outcome {
 
 // renew resets t for another method.
 func (t *transfer) renew() {
-	t.w, t.n, t.resumed, t.kept, t.header, t.at, t.sums, t.warning = nil, 0, false, false, nil, location{}, nil, ""
+	t.w, t.n, t.total, t.resumed, t.kept, t.header, t.at, t.sums, t.warning = nil, 0, 0, false, false, nil, location{}, nil, ""
 }
 
 // unpacked reads the version out of its package.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 )
 
@@ -91,7 +92,7 @@ func (t *transfer) segmentBody(ctx context.Context, r *fetch.Request, resp *fetc
 	switch {
 	case t.narrow || resp.Length < segmentedLeast || body != io.Reader(resp.Body):
 		return body, nothing
-	case etag == "" && len(t.a.Hashes) == 0: // nothing shows that the parts fit
+	case etag == "" && !content.HasKnown(t.a.Hashes): // nothing shows that the parts fit
 		return body, nothing
 	case !strings.Contains(resp.Header.Get("Accept-Ranges"), "bytes") && resp.Status != http.StatusPartialContent:
 		return body, nothing
@@ -223,7 +224,7 @@ func (w *segmentedBody) fill(s *segment, r *fetch.Request, resp *fetch.Response)
 	if resp.Status != http.StatusPartialContent || resp.Range.Total >= 0 && resp.Range.Total != w.end {
 		return &fetch.RangeError{From: r.RangeFrom, ContentRange: resp.Header.Get("Content-Range"), Reason: "the content is another one now"}
 	}
-	if err := fits(r, resp); err != nil {
+	if err := fits(w.t, r, resp); err != nil {
 		return err
 	}
 	n, err := io.ReadFull(resp.Body, s.buf[len(s.buf):cap(s.buf)])

@@ -31,6 +31,7 @@ type transfer struct {
 	hasher  *resourcesync.Hasher
 	algs    uint8
 	n       int64               // bytes in w
+	total   int64               // length of the content that they begin, as the response stated it; 0 if unknown
 	sums    resourcesync.Hashes // of these bytes, if they match the description; otherwise nil
 	warning string              // about them
 	resumed bool                // some of the bytes come from an earlier run, or from another location
@@ -92,7 +93,7 @@ func (t *transfer) run(ctx context.Context) Outcome {
 // (RS-HASH-08).
 func (t *transfer) from(ctx context.Context, p location) error {
 	t.at = p
-	if t.n > 0 && len(t.a.Hashes) == 0 {
+	if t.n > 0 && !content.HasKnown(t.a.Hashes) {
 		t.drop() // nothing shows that the parts belong together
 	}
 	err := t.attempt(ctx, fetch.Request{Once: p.mirror, Verified: !p.mirror && content.HasKnown(t.a.Hashes), Expected: t.a.Length, Still: t.Still}, true)
@@ -226,7 +227,7 @@ func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
 // content is complete.
 func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 	store, ok := t.Store.(blob.Resumer)
-	if !ok || len(t.a.Hashes) == 0 { // without a hash nothing proves that the two parts belong together
+	if !ok || !content.HasKnown(t.a.Hashes) { // without a hash nothing proves that the two parts belong together
 		return false, nil
 	}
 	w, part, err := store.Resume(ctx, t.path)
@@ -257,7 +258,10 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 			t.kept = true
 			return nil
 		}
-		if err := fits(r, resp); err != nil {
+		if err := fits(t, r, resp); err != nil {
+			return err
+		}
+		if err := continues(t, r, resp); err != nil {
 			return err
 		}
 		t.header, t.doubted = resp.Header, ""
@@ -269,13 +273,17 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 				return err
 			}
 		}
-		if resp.Status != http.StatusPartialContent && t.n > 0 {
-			t.drop()
+		if resp.Status != http.StatusPartialContent {
+			if t.total = 0; t.n > 0 {
+				t.drop()
+			}
 		}
+		t.total = max(lengthOfAll(resp), t.total, 0)
 		body, err := t.plain(resp)
 		if err != nil {
 			return err
 		}
+		decoded := body != io.Reader(resp.Body)
 		body, release := t.segmentBody(ctx, r, resp, body)
 		defer release()
 		limit := lengthLimit(t.a.Length)
@@ -288,7 +296,7 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 			return &content.Error{URI: t.a.URI, What: "length", Want: fmt.Sprint(t.a.Length), Got: fmt.Sprintf("more than %d", limit-1)}
 		}
 		if err != nil {
-			t.goOn(r, resp)
+			t.goOn(r, resp, decoded)
 		}
 		return err
 	})
@@ -302,24 +310,60 @@ func write(ctx context.Context, t *transfer, body io.Reader) (int64, error) {
 	return content.Copy(t.w, t.hasher, body)
 }
 
-// fits checks that a partial response is a part of the content that r requested.
-func fits(r *fetch.Request, resp *fetch.Response) error {
+// fits checks that a partial response is a part of the version that If-Range of r
+// names. RFC 9110, section 15.3.7, requires such a response to have an ETag; without
+// one, only a hash of the whole can show that the parts belong together.
+func fits(t *transfer, r *fetch.Request, resp *fetch.Response) error {
 	if resp.Status != http.StatusPartialContent || r.IfRange == "" {
 		return nil
 	}
-	if etag := resp.Header.Get("ETag"); etag != "" && etag != r.IfRange {
-		return &fetch.RangeError{From: r.RangeFrom, ContentRange: resp.Header.Get("Content-Range"), Reason: "it is a part of something else: " + fetch.Printable(etag)}
+	etag := resp.Header.Get("ETag")
+	switch {
+	case etag == "" && !content.HasKnown(t.a.Hashes):
+		return rangeError(r, resp, "it has no ETag, so it may be a part of something else")
+	case etag != "" && etag != r.IfRange:
+		return rangeError(r, resp, "it is a part of something else: "+fetch.Printable(etag))
 	}
 	return nil
 }
 
-// goOn makes r a request for the missing rest.
-func (t *transfer) goOn(r *fetch.Request, resp *fetch.Response) {
+// continues checks that a partial response ends where the content ends of which t has
+// the beginning, as far as its length is known.
+func continues(t *transfer, r *fetch.Request, resp *fetch.Response) error {
+	if resp.Status != http.StatusPartialContent || t.total == 0 {
+		return nil
+	}
+	end := lengthOfAll(resp)
+	if end < 0 {
+		end = resp.Range.Last + 1 // the rest was requested
+	}
+	if end != t.total {
+		return rangeError(r, resp, fmt.Sprintf("the content that it should continue has %d bytes", t.total))
+	}
+	return nil
+}
+
+// lengthOfAll returns the length of the whole content of which resp has all or a part,
+// before its codings are undone; -1 if unknown.
+func lengthOfAll(resp *fetch.Response) int64 {
+	if resp.Status == http.StatusPartialContent {
+		return resp.Range.Total
+	}
+	return resp.Length
+}
+
+func rangeError(r *fetch.Request, resp *fetch.Response, reason string) error {
+	return &fetch.RangeError{From: r.RangeFrom, ContentRange: resp.Header.Get("Content-Range"), Reason: reason}
+}
+
+// goOn makes r a request for the missing rest. decoded says that codings of the body
+// were undone: then the bytes written are not the beginning of those that are sent.
+func (t *transfer) goOn(r *fetch.Request, resp *fetch.Response, decoded bool) {
 	r.RangeFrom, r.IfRange = t.n, resp.Header.Get("ETag")
 	if strings.HasPrefix(r.IfRange, "W/") {
 		r.IfRange = ""
 	}
-	if t.undo || t.whole || r.IfRange == "" && len(t.a.Hashes) == 0 {
+	if t.undo || decoded || t.whole || r.IfRange == "" && !content.HasKnown(t.a.Hashes) {
 		r.RangeFrom, r.IfRange = 0, "" // nothing shows that the parts belong together
 	}
 }
@@ -352,7 +396,7 @@ func (t *transfer) drop() {
 	if t.w != nil {
 		_ = t.w.Close() // its content is discarded
 	}
-	t.w, t.n, t.resumed = nil, 0, false
+	t.w, t.n, t.total, t.resumed = nil, 0, 0, false
 	t.sums, t.warning = nil, ""
 	t.hasher.Reset()
 }
