@@ -1,6 +1,7 @@
 package discover_test
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -45,6 +46,39 @@ func TestRobots(t *testing.T) {
 	}
 }
 
+// TestManySitemaps: all Sitemaps of a robots.txt are sets; where it names more than a
+// Source may have, the rest is not left out without an error.
+func TestManySitemaps(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{21: 21, 1001: 0} {
+		s := site{}
+		for i := range n {
+			path := fmt.Sprintf("/s%d.xml", i)
+			s["/robots.txt"] += "Sitemap: HOST" + path + "\n"
+			s[path] = doc("", nil, "HOST/page")
+		}
+		srv := s.serve(t)
+		found, err := discover.Find(t.Context(), srv.client, srv.URL)
+		switch {
+		case want == 0 && (err == nil || srv.strip(err.Error()) != "read HOST/robots.txt: more than 1000 Sitemaps; give the address of a document of the Source"):
+			t.Errorf("%d Sitemaps: %v", n, err)
+		case want > 0 && (err != nil || len(found.Sets) != want):
+			t.Errorf("%d Sitemaps: %+v, %v", n, found, err)
+		}
+	}
+	// What the lines before lead to is used nevertheless.
+	s := usual().with(site{"/.well-known/resourcesync": "", "/robots.txt": "Sitemap: HOST/rs/maps/resourcelist.xml\n"})
+	for i := range 1000 {
+		s["/robots.txt"] += fmt.Sprintf("Sitemap: HOST/s%d.html\n", i)
+		s[fmt.Sprintf("/s%d.html", i)] = "no document"
+	}
+	srv := s.serve(t)
+	found, err := discover.Find(t.Context(), srv.client, srv.URL)
+	if err != nil || len(found.Sets) != 2 || found.Sets[0].Err != nil || found.Sets[1].Err == nil {
+		t.Errorf("a Resource List and others: %+v, %v", found, err)
+	}
+}
+
 // Requirements: RS-DISC-06.
 func TestHTML(t *testing.T) {
 	t.Parallel()
@@ -72,9 +106,9 @@ func TestHTML(t *testing.T) {
 
 // check checks that the results are absolute URIs, and not too many, whatever
 // the input.
-func check(t *testing.T, in string, targets []string) {
+func check(t *testing.T, in string, most int, targets []string) {
 	t.Helper()
-	if len(targets) > 105 {
+	if len(targets) > most {
 		t.Errorf("%q: %d links", in, len(targets))
 	}
 	for _, target := range targets {
@@ -89,7 +123,7 @@ func FuzzRobots(f *testing.F) {
 	f.Add("Sitemap://::")
 	f.Fuzz(func(t *testing.T, s string) {
 		found, _ := discover.ParseRobots(strings.NewReader(s), base(t, "http://h/robots.txt")) // a string does not fail
-		check(t, s, found)
+		check(t, s, 1000, found)
 	})
 }
 
@@ -98,6 +132,6 @@ func FuzzHTML(f *testing.F) {
 	f.Add(`<link rel=resourcesync href="//::">`)
 	f.Fuzz(func(t *testing.T, s string) {
 		links, feeds, _ := discover.ParseHTML(strings.NewReader(s), base(t, "http://h/d/page"))
-		check(t, s, append(links, feeds...))
+		check(t, s, 105, append(links, feeds...))
 	})
 }

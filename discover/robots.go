@@ -3,6 +3,7 @@ package discover
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"net/url"
 	"strings"
@@ -11,24 +12,29 @@ import (
 	"lockstep/websub"
 )
 
-const (
-	// maxRobots caps the bytes read of a robots.txt; RFC 9309 requires at least
-	// half a megabyte.
-	maxRobots = 1 << 20
-	// maxSitemaps caps the Sitemaps taken from it: each costs a request.
-	maxSitemaps = 20
-)
+// maxRobots caps the bytes read of a robots.txt; RFC 9309 requires at least
+// half a megabyte.
+const maxRobots = 1 << 20
+
+// A limitError reports that a page exceeds a limit: its rest was not used, and may
+// announce a document.
+type limitError struct{ excess string }
+
+func (e *limitError) Error() string {
+	return e.excess + "; give the address of a document of the Source"
+}
 
 // parseRobots returns the Sitemaps that a robots.txt names, in order, each once.
 // Sitemap lines do not belong to the groups of user agents (RS-DISC-08). It fails
-// if r does: the unread part may contain a line.
+// if r does: the unread part may contain a line. The error is a [*limitError] if
+// there are more than maxSets.
 func parseRobots(r io.Reader, base *url.URL) ([]string, error) {
 	var found []string
 	seen := map[string]bool{}
 	lines := bufio.NewScanner(io.LimitReader(r, maxRobots))
 	lines.Buffer(nil, maxRobots+1)
 	lines.Split(scanLines)
-	for first := true; lines.Scan() && len(found) < maxSitemaps; first = false {
+	for first := true; lines.Scan(); first = false {
 		line := lines.Bytes()
 		if first {
 			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
@@ -41,6 +47,9 @@ func parseRobots(r io.Reader, base *url.URL) ([]string, error) {
 		u, err := websub.Resolve(base, string(value))
 		if len(value) == 0 || err != nil || u.Host == "" || seen[u.String()] {
 			continue
+		}
+		if len(found) == maxSets {
+			return found, &limitError{fmt.Sprintf("more than %d Sitemaps", maxSets)}
 		}
 		seen[u.String()] = true
 		found = append(found, u.String())

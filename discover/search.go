@@ -180,9 +180,7 @@ func retryable(status int) bool {
 	return status >= 500
 }
 
-// robots follows the Sitemap lines of robots.txt: first those of Resource Lists
-// (RS-DISC-09); without one, plain Sitemaps are used. An unreadable document may
-// be a Resource List: then no plain Sitemap replaces it.
+// robots follows the Sitemap lines of robots.txt.
 func (f *finder) robots(ctx context.Context, at *url.URL) error {
 	p, err := f.open(ctx, at.String())
 	if isAbsent(err) {
@@ -195,33 +193,42 @@ func (f *finder) robots(ctx context.Context, at *url.URL) error {
 	html := p.looksLikeHTML()
 	sitemaps, err := parseRobots(p.text, at)
 	_ = p.close() // read as far as needed
-	switch {
-	case err != nil:
-		return readError(at.String(), err)
+	if err != nil {
+		err = readError(at.String(), err)
+	}
+	var limit *limitError
+	switch exceeded := errors.As(err, &limit); {
+	case err != nil && !exceeded:
+		return err
 	case html:
 		return f.page404(ctx, at.String(), fmt.Errorf("read %s: an HTML page", fetch.Printable(at.String())), "robots.txt")
-	case len(sitemaps) == 0:
+	case len(sitemaps) == 0 && err == nil:
 		f.found.step(at.String(), "names no Sitemap")
 		return nil
 	}
+	f.sitemaps(ctx, at.String(), sitemaps, err)
+	return nil
+}
+
+// sitemaps visits what robots.txt names: first Resource Lists (RS-DISC-09); without
+// one, plain Sitemaps are used. An unreadable document may be a Resource List: then no
+// plain Sitemap replaces it. That is also true of the rest of robots.txt, of which rest
+// says why it was not read; nil: it was read to its end.
+func (f *finder) sitemaps(ctx context.Context, robots string, uris []string, rest error) {
 	var plain []*Document
-	defer func() {
-		for _, d := range plain {
-			_ = d.Close() // only its header was needed
-		}
-	}()
 	broken := map[string]error{}
-	for _, uri := range sitemaps {
+	for _, uri := range uris {
 		if f.seen[uri] {
 			continue // another line has already led to its Source
 		}
-		f.found.step(at.String(), "names %s", uri)
+		f.found.step(robots, "names %s", uri)
 		d, err := f.openDocument(ctx, uri)
 		switch {
 		case errors.Is(err, resourcesync.ErrNotDocument):
 			f.found.failed(uri, err) // robots.txt may also name a feed
 		case err == nil && d.Header.Capability == "":
 			plain = append(plain, d)
+			_ = d.Close() // only its header is needed
 		case err == nil:
 			err = f.visit(ctx, d, true)
 			_ = d.Close() // read as far as needed
@@ -233,19 +240,21 @@ func (f *finder) robots(ctx context.Context, at *url.URL) error {
 		}
 	}
 	if f.found.All && f.found.usable() { // a Source Description lists all sets
-		return nil
+		return
 	}
-	for _, uri := range sitemaps {
+	for _, uri := range uris {
 		if err := broken[uri]; err != nil {
 			f.found.unread(uri, err)
 		}
+	}
+	if rest != nil {
+		f.found.unread(robots, rest)
 	}
 	if !f.found.announced() {
 		for _, d := range plain {
 			f.found.alone(d)
 		}
 	}
-	return nil
 }
 
 func isRoot(p string) bool { return p == "" || p == "/" }
