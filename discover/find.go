@@ -320,11 +320,15 @@ func (f *finder) page(ctx context.Context, p *page, all bool) (done bool, err er
 			f.feeds = append(f.feeds, l.Target)
 		}
 	}
+	var rest error // why the rest of the page was not read
 	how := "its Link header names"
 	if base, err := url.Parse(p.final); err == nil && html && len(targets) == 0 {
 		var feeds []string
 		if targets, feeds, err = parseHTML(p.text, base); err != nil {
-			return false, readError(p.uri, err)
+			rest = readError(p.uri, err)
+		}
+		if limit := (*limitError)(nil); rest != nil && (len(targets) == 0 || !errors.As(err, &limit)) {
+			return false, rest
 		}
 		f.feeds = append(f.feeds, feeds...)
 		how = "a page with a link to"
@@ -337,6 +341,9 @@ func (f *finder) page(ctx context.Context, p *page, all bool) (done bool, err er
 		if err := f.follow(ctx, target, all); err != nil {
 			f.found.unread(target, err)
 		}
+	}
+	if rest != nil && !(f.found.All && f.found.usable()) {
+		f.found.unread(p.uri, rest)
 	}
 	if len(targets) == 0 {
 		what := "no ResourceSync document or Sitemap"

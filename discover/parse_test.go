@@ -79,6 +79,51 @@ func TestManySitemaps(t *testing.T) {
 	}
 }
 
+// TestLongPages: where a page or robots.txt is longer than what is read of it, the rest
+// may announce a document, so nothing is guessed.
+func TestLongPages(t *testing.T) {
+	t.Parallel()
+	blank := strings.Repeat("# blank\n", 1<<17)
+	const link = `<link rel="resourcesync" href="/rs/maps/capabilitylist.xml">`
+	for _, tt := range []struct {
+		name, page, robots string
+		want               string // an error; "": the set that is announced
+		sets               int
+	}{
+		{name: "long tag", page: `<html><head><link rel="icon" href="data:` + strings.Repeat("x", 300<<10) + `">` + link, sets: 1},
+		{name: "long body", page: `<html><head></head><body>` + strings.Repeat("x", 3<<20) + link, robots: "Sitemap: HOST/rs/maps/resourcelist.xml\n", sets: 1},
+		{name: "long head", page: `<html><head><title>x</title><style>` + strings.Repeat("x", 3<<20) + `</style>` + link,
+			want: "read HOST: longer than 2097152 bytes; give the address of a document of the Source"},
+		{name: "long head after a link", page: `<html><head>` + link + `<style>` + strings.Repeat("x", 3<<20), sets: 2},
+		{name: "the same link often", page: `<html>` + strings.Repeat(link, 200), sets: 1},
+		{name: "long robots.txt", page: "<html>", robots: blank + "Sitemap: HOST/rs/maps/resourcelist.xml\n",
+			want: "read HOST/robots.txt: longer than 1048576 bytes; give the address of a document of the Source"},
+		{name: "long robots.txt, cut in a line", page: "<html>", robots: blank[:len(blank)-20] + "\nSitemap: HOST/rs/maps/resourcelist.xml\n",
+			want: "read HOST/robots.txt: longer than 1048576 bytes; give the address of a document of the Source"},
+		{name: "long robots.txt after a Sitemap", page: "<html>", robots: "Sitemap: HOST/rs/maps/resourcelist.xml\n" + blank, sets: 2},
+		{name: "robots.txt of the limit", page: "<html>", robots: "Sitemap: /rs/maps/resourcelist.xml\n" + blank[:1<<20-len("Sitemap: /rs/maps/resourcelist.xml\n")], sets: 1},
+	} {
+		s := usual().with(site{"/.well-known/resourcesync": "", "/": tt.page, "/robots.txt": tt.robots}).withPages()
+		srv := s.serve(t)
+		found, err := discover.Find(t.Context(), srv.client, srv.URL)
+		switch {
+		case tt.want != "" && (err == nil || srv.strip(err.Error()) != tt.want):
+			t.Errorf("%s: %+v, %v, want %s", tt.name, found, err, tt.want)
+		case tt.want == "" && err != nil:
+			t.Errorf("%s: %v", tt.name, err)
+		case tt.want == "" && (len(found.Sets) != tt.sets || found.Sets[0].CapabilityList != srv.URL+"/rs/maps/capabilitylist.xml" || found.Again != (tt.sets > 1)):
+			t.Errorf("%s: %+v", tt.name, found)
+		}
+	}
+	links := ""
+	for i := range 101 {
+		links += fmt.Sprintf("<link rel=resourcesync href=%d>", i)
+	}
+	if got, _, err := discover.ParseHTML(strings.NewReader(links), base(t, "http://h/")); len(got) != 100 || err == nil {
+		t.Errorf("%d links, %v, want 100 and an error", len(got), err)
+	}
+}
+
 // Requirements: RS-DISC-06.
 func TestHTML(t *testing.T) {
 	t.Parallel()
@@ -95,7 +140,8 @@ func TestHTML(t *testing.T) {
 		{"in a comment or script", `<!-- <link rel=resourcesync href=a> --><script>"<link rel=resourcesync href=b>"</script><title><link rel=resourcesync href=c></title>`, nil},
 		{"other relations", `<link rel=resourcesync2 href=a><a rel=resourcesync href=b><link href=c>`, nil},
 		{"no target", `<link rel=resourcesync><link rel=resourcesync href="">`, nil},
-		{"endless tag", `<link rel=resourcesync href=a><link x="` + strings.Repeat("y", 1<<20) + `"><link rel=resourcesync href=b>`, []string{"http://h/d/a"}},
+		{"long tag", `<link rel=resourcesync href=a><link x="` + strings.Repeat("y", 1<<20) + `"><link rel=resourcesync href=b>`, []string{"http://h/d/a", "http://h/d/b"}},
+		{"long body", `<title>t</title><noscript><img></noscript><link rel=resourcesync href=a><p>` + strings.Repeat("y", 3<<20), []string{"http://h/d/a"}},
 	}
 	for _, tt := range tests {
 		if got, _, err := discover.ParseHTML(strings.NewReader(tt.text), base(t, "http://h/d/page")); err != nil || !slices.Equal(got, tt.want) {

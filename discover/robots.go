@@ -16,26 +16,20 @@ import (
 // half a megabyte.
 const maxRobots = 1 << 20
 
-// A limitError reports that a page exceeds a limit: its rest was not used, and may
-// announce a document.
-type limitError struct{ excess string }
-
-func (e *limitError) Error() string {
-	return e.excess + "; give the address of a document of the Source"
-}
-
 // parseRobots returns the Sitemaps that a robots.txt names, in order, each once.
 // Sitemap lines do not belong to the groups of user agents (RS-DISC-08). It fails
 // if r does: the unread part may contain a line. The error is a [*limitError] if
-// there are more than maxSets.
+// there are more than maxSets, or robots.txt is longer than maxRobots.
 func parseRobots(r io.Reader, base *url.URL) ([]string, error) {
 	var found []string
 	seen := map[string]bool{}
-	lines := bufio.NewScanner(io.LimitReader(r, maxRobots))
+	lines := bufio.NewScanner(&limitedReader{r, maxRobots, maxRobots})
 	lines.Buffer(nil, maxRobots+1)
 	lines.Split(scanLines)
+	before := 0 // the last line
 	for first := true; lines.Scan(); first = false {
 		line := lines.Bytes()
+		before = len(found)
 		if first {
 			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 		}
@@ -54,7 +48,10 @@ func parseRobots(r io.Reader, base *url.URL) ([]string, error) {
 		seen[u.String()] = true
 		found = append(found, u.String())
 	}
-	return found, lines.Err()
+	if err := lines.Err(); err != nil {
+		return found[:before], err // only a part of the last line may have been read
+	}
+	return found, nil
 }
 
 // withoutComment removes a comment, which begins at a "#" at the start of the
