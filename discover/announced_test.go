@@ -222,6 +222,75 @@ func TestRefreshKeepsKind(t *testing.T) {
 	}
 }
 
+// TestRefreshRobots: where robots.txt named the sets, Refresh notices lines that are
+// added to it or removed, and fails if it cannot be read.
+func TestRefreshRobots(t *testing.T) {
+	t.Parallel()
+	const a, b, c = "Sitemap: HOST/a.xml\n", "Sitemap: HOST/b.xml\n", "Sitemap: HOST/c.xml\n"
+	tests := []struct {
+		name    string
+		changes site
+		path    string // fails
+		how     string
+		want    string // names of the sets afterwards; or a part of the error
+		fails   bool
+		changed bool
+		old     bool // the state is one without what robots.txt named
+	}{
+		{name: "the same", want: "a b"},
+		{name: "another line", changes: site{"/robots.txt": "Disallow: /x\n" + a + b}, want: "a b", changed: true},
+		{name: "a new Sitemap", changes: site{"/robots.txt": a + b + c}, want: "a b c", changed: true},
+		{name: "one less", changes: site{"/robots.txt": b}, want: "b", changed: true},
+		{name: "an old state", changes: site{"/robots.txt": a + b + c}, want: "a b", old: true},
+		{name: "a Resource List beside", changes: site{"/robots.txt": a + b + "Sitemap: HOST/r.xml\n", "/r.xml": doc(`capability="resourcelist"`+at, nil, "HOST/x")},
+			want: "HOST/robots.txt leads to a Resource List that robots.txt names now, not to a plain Sitemap that robots.txt names as before", fails: true},
+		{name: "none", changes: site{"/robots.txt": "#"}, want: "read HOST/robots.txt: it names no Sitemap", fails: true},
+		{name: "gone", changes: site{"/robots.txt": ""}, want: "HOST/robots.txt: status 404 Not Found; HOST leads to a plain Sitemap now, not to a plain Sitemap that robots.txt names as before", fails: true},
+		{name: "a page", path: "/robots.txt", how: "html", want: "read HOST/robots.txt: an HTML page", fails: true},
+		{name: "unavailable", path: "/robots.txt", how: "503", want: "HOST/robots.txt: status 503", fails: true},
+		{name: "truncated", path: "/robots.txt", how: "truncated", want: "HOST/robots.txt", fails: true},
+		{name: "a new Sitemap is unavailable", changes: site{"/robots.txt": a + b + c}, path: "/c.xml", how: "503", want: "HOST/c.xml: status 503", fails: true},
+		{name: "a known Sitemap is none any more", changes: site{"/robots.txt": a + b + c, "/b.xml": "text"}, want: "read HOST/b.xml", fails: true},
+		{name: "a feed is added", changes: site{"/robots.txt": a + b + c, "/c.xml": "text"}, want: "a b", changed: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			list := doc("", nil, "HOST/page")
+			f := site{"/robots.txt": a + b, "/a.xml": list, "/b.xml": list, "/c.xml": list}.withPages().serveFailing(t)
+			found, err := discover.Find(t.Context(), f.once(t), f.URL)
+			if err != nil || len(found.Sets) != 2 || found.Robots.URI != f.URL+"/robots.txt" {
+				t.Fatalf("Find = %+v, %v", found, err)
+			}
+			if tt.old {
+				found.Robots = discover.Robots{}
+			}
+			f.site.with(tt.changes)
+			f.set(tt.path, tt.how)
+			for range 2 {
+				now, changed, err := discover.Refresh(t.Context(), f.once(t), found)
+				if tt.fails {
+					if err == nil || !strings.Contains(f.strip(err.Error()), tt.want) {
+						t.Errorf("Refresh = %+v, %v, want %q", now, err, tt.want)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				var names []string
+				for _, s := range now.Sets {
+					names = append(names, s.Name)
+				}
+				if got := strings.Join(names, " "); got != tt.want || changed != tt.changed {
+					t.Errorf("Refresh = %s, %v, want %s, %v", got, changed, tt.want, tt.changed)
+				}
+				found, tt.changed = now, false
+			}
+		})
+	}
+}
+
 // TestRefreshNestedDescriptions: below an index of Source Descriptions, Refresh
 // notices a change of one, and one that fails and comes back, though the index
 // does not change.

@@ -115,6 +115,7 @@ type finder struct {
 	once   bool // one attempt per request: another scheme is still to be tried, or the links of a local file are followed
 	local  bool // the address is a local file: links that lead up from it need not work
 	seen   map[string]bool
+	known  map[string]bool  // addresses at which there were lists before
 	loads  map[string]*load // pages requested before it is their turn
 	pages  int
 	circle error    // the first cycle found

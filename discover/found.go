@@ -21,9 +21,18 @@ type Found struct {
 	Validators               // of the Source Description, if it was read
 	All               bool   // Sets are all that the Source Description lists
 	Again             bool   `json:",omitempty"` // the next Refresh reads everything again: a document that may lead to more sets was unreadable, or Source Descriptions are nested
+	Robots            Robots `json:",omitzero"`  // if it named the sets
 	Sets              []Set
 	Foreign           *Foreign `json:",omitempty"` // instead of Sets: what has to be harvested by another protocol
 	Way               []Step
+}
+
+// Robots is a robots.txt that named the sets: its Sitemap lines list them as a Source
+// Description does.
+type Robots struct {
+	URI        string
+	Validators        // of robots.txt
+	Sitemaps   string // hash of the addresses that it named, in order
 }
 
 // A Step is one attempt of Find, described for people.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 
@@ -35,6 +36,13 @@ func (e *KindError) Unwrap() error { return e.Err }
 
 // followed names the kind of document that lists the sets.
 func (f *Found) followed() string {
+	if f.Robots.URI != "" {
+		return f.kindOfSets() + " that robots.txt names"
+	}
+	return f.kindOfSets()
+}
+
+func (f *Found) kindOfSets() string {
 	if f.Foreign != nil {
 		return f.Foreign.What()
 	}
@@ -71,8 +79,8 @@ func (f *Found) KeepNames(was *Found) {
 }
 
 // Refresh checks whether the documents behind found have changed, using their
-// validators: the Source Description, if it listed the sets, and each Capability
-// List. It returns the current state, and whether that differs.
+// validators: the Source Description or robots.txt, if it listed the sets, and each
+// Capability List. It returns the current state, and whether that differs.
 //
 // It reads only those documents. No other document replaces them, unless the
 // server reports that they are gone: then Refresh follows found.Address again.
@@ -100,6 +108,12 @@ func Refresh(ctx context.Context, c *fetch.Client, found *Found) (*Found, bool, 
 			return visitAgain(ctx, c, found, d)
 		}
 	}
+	if !all && found.Robots.URI != "" {
+		again, err := refreshRobots(ctx, c, found, &now)
+		if again != nil || err != nil {
+			return again, err == nil, err
+		}
+	}
 	var (
 		wg    sync.WaitGroup
 		slots = make(chan struct{}, maxRefreshes)
@@ -119,7 +133,77 @@ func Refresh(ctx context.Context, c *fetch.Client, found *Found) (*Found, bool, 
 	if ctx.Err() != nil {
 		return nil, false, context.Cause(ctx)
 	}
-	return &now, slices.Contains(moved, true), nil
+	return &now, slices.Contains(moved, true) || now.Robots != found.Robots, nil
+}
+
+// refreshRobots reads the robots.txt that named the sets again, if it changed. If it
+// names others, refreshRobots returns the sets that it names; otherwise nil, and now gets
+// its new validators.
+func refreshRobots(ctx context.Context, c *fetch.Client, found, now *Found) (*Found, error) {
+	was := found.Robots
+	at, err := url.Parse(was.URI)
+	if err != nil {
+		return nil, fmt.Errorf("%s: not a valid URI", fetch.Printable(was.URI)) // unreachable: it was fetched
+	}
+	p, err := openPage(ctx, c, fetch.Request{URI: was.URI, IfNoneMatch: was.ETag, IfModifiedSince: was.LastModified})
+	switch {
+	case errors.Is(err, ErrNotModified):
+		return nil, nil
+	case isGone(err):
+		again, _, err := findAgain(ctx, c, found, err)
+		return again, err
+	case err != nil:
+		return nil, err
+	}
+	html := p.looksLikeHTML()
+	robots, sitemaps, err := readRobots(p, at)
+	var limit *limitError
+	switch exceeded := errors.As(err, &limit); {
+	case err != nil && !exceeded:
+		return nil, err
+	case html:
+		return nil, fmt.Errorf("read %s: an HTML page", fetch.Printable(was.URI))
+	case err == nil && len(sitemaps) == 0:
+		return nil, fmt.Errorf("read %s: it names no Sitemap", fetch.Printable(was.URI))
+	case err == nil && robots.Sitemaps == was.Sitemaps:
+		now.Robots = robots
+		return nil, nil
+	}
+	return sitemapsAgain(ctx, c, found, robots, sitemaps, err)
+}
+
+// sitemapsAgain visits the Sitemaps that robots.txt names now.
+func sitemapsAgain(ctx context.Context, c *fetch.Client, found *Found, robots Robots, sitemaps []string, rest error) (*Found, error) {
+	f := newFinder(c, found.Address)
+	f.found.Origin = found.Origin
+	f.seen[robots.URI] = true
+	f.known = map[string]bool{}
+	for i := range found.Sets {
+		for _, o := range found.Sets[i].Capabilities {
+			f.known[o.URI] = true
+		}
+	}
+	f.sitemaps(ctx, robots, sitemaps, rest)
+	now, err := f.finish(context.Cause(ctx))
+	if err != nil {
+		return nil, err
+	}
+	if was, is := found.followed(), now.followed(); was != is && !found.growsInto(now) {
+		return nil, &KindError{robots.URI, was, is, nil}
+	}
+	now.KeepNames(found)
+	return now, nil
+}
+
+// growsInto reports whether now may replace f though its sets are listed by a document of
+// another kind: for sets that were known by their Capability Lists, the Source
+// Description may be known now, and for sets that an earlier version found in robots.txt,
+// robots.txt.
+func (f *Found) growsInto(now *Found) bool {
+	if f.Robots.URI == "" && now.Robots.URI != "" && f.kindOfSets() == now.kindOfSets() {
+		return true
+	}
+	return f.kindOfSets() == "a Capability List" && now.followed() == "a Source Description"
 }
 
 // visitAgain reads everything below the Source Description d again, and closes d.
@@ -148,8 +232,7 @@ func visitAgain(ctx context.Context, c *fetch.Client, found *Found, d *Document)
 }
 
 // findAgain follows the address again if its document is gone, or was not read
-// to its end. For sets that were known by their Capability Lists, the Source
-// Description may be known now.
+// to its end.
 func findAgain(ctx context.Context, c *fetch.Client, found *Found, gone error) (*Found, bool, error) {
 	now, err := Find(ctx, c, found.Address)
 	if err != nil {
@@ -159,7 +242,7 @@ func findAgain(ctx context.Context, c *fetch.Client, found *Found, gone error) (
 		return nil, false, err
 	}
 	was, is := found.followed(), now.followed()
-	if more := gone == nil && was == "a Capability List" && is == "a Source Description"; was != is && !more {
+	if was != is && !(gone == nil && found.growsInto(now)) {
 		return nil, false, &KindError{found.Address, was, is, gone}
 	}
 	now.KeepNames(found)

@@ -3,6 +3,8 @@ package discover
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net/url"
@@ -52,6 +54,12 @@ func parseRobots(r io.Reader, base *url.URL) ([]string, error) {
 		return found[:before], err // only a part of the last line may have been read
 	}
 	return found, nil
+}
+
+// hashOf returns the hash of addresses.
+func hashOf(uris []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(uris, "\n")))
+	return hex.EncodeToString(sum[:])
 }
 
 // withoutComment removes a comment, which begins at a "#" at the start of the

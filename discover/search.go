@@ -191,11 +191,7 @@ func (f *finder) robots(ctx context.Context, at *url.URL) error {
 		return err
 	}
 	html := p.looksLikeHTML()
-	sitemaps, err := parseRobots(p.text, at)
-	_ = p.close() // read as far as needed
-	if err != nil {
-		err = readError(at.String(), err)
-	}
+	robots, sitemaps, err := readRobots(p, at)
 	var limit *limitError
 	switch exceeded := errors.As(err, &limit); {
 	case err != nil && !exceeded:
@@ -206,25 +202,38 @@ func (f *finder) robots(ctx context.Context, at *url.URL) error {
 		f.found.step(at.String(), "names no Sitemap")
 		return nil
 	}
-	f.sitemaps(ctx, at.String(), sitemaps, err)
+	f.sitemaps(ctx, robots, sitemaps, err)
 	return nil
+}
+
+// readRobots returns the Sitemaps that p names, the robots.txt at at, and closes p. The
+// error is that of parseRobots.
+func readRobots(p *page, at *url.URL) (Robots, []string, error) {
+	sitemaps, err := parseRobots(p.text, at)
+	_ = p.close() // read as far as needed
+	if err != nil {
+		err = readError(at.String(), err)
+	}
+	r := Robots{URI: at.String(), Sitemaps: hashOf(sitemaps)}
+	r.ETag, r.LastModified = fetch.Validators(p.header)
+	return r, sitemaps, err
 }
 
 // sitemaps visits what robots.txt names: first Resource Lists (RS-DISC-09); without
 // one, plain Sitemaps are used. An unreadable document may be a Resource List: then no
 // plain Sitemap replaces it. That is also true of the rest of robots.txt, of which rest
 // says why it was not read; nil: it was read to its end.
-func (f *finder) sitemaps(ctx context.Context, robots string, uris []string, rest error) {
+func (f *finder) sitemaps(ctx context.Context, robots Robots, uris []string, rest error) {
 	var plain []*Document
 	broken := map[string]error{}
 	for _, uri := range uris {
 		if f.seen[uri] {
 			continue // another line has already led to its Source
 		}
-		f.found.step(robots, "names %s", uri)
+		f.found.step(robots.URI, "names %s", uri)
 		d, err := f.openDocument(ctx, uri)
 		switch {
-		case errors.Is(err, resourcesync.ErrNotDocument):
+		case errors.Is(err, resourcesync.ErrNotDocument) && !f.known[uri]:
 			f.found.failed(uri, err) // robots.txt may also name a feed
 		case err == nil && d.Header.Capability == "":
 			plain = append(plain, d)
@@ -248,12 +257,15 @@ func (f *finder) sitemaps(ctx context.Context, robots string, uris []string, res
 		}
 	}
 	if rest != nil {
-		f.found.unread(robots, rest)
+		f.found.unread(robots.URI, rest)
 	}
 	if !f.found.announced() {
 		for _, d := range plain {
 			f.found.alone(d)
 		}
+	}
+	if f.found.announced() {
+		f.found.Robots = robots
 	}
 }
 
