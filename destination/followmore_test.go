@@ -139,6 +139,45 @@ func TestOutage(t *testing.T) {
 	g.same()
 }
 
+// TestSyncedWithUnreadSet: a set whose documents cannot be read has not been in step. A
+// resource that fails, and a set that fails later, change nothing.
+func TestSyncedWithUnreadSet(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	s.put("/a", "one")
+	s.withSlowSet("/missing")
+	var down atomic.Bool
+	down.Store(true)
+	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/two/resourcelist.xml" || !down.Load() {
+			return false
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+		return true
+	})
+	g := newFollowing(t, s, false)
+	g.start(destination.FollowOptions{Poll: 50 * time.Millisecond})
+	eventually(t, func() bool {
+		st := g.f.Status()
+		return len(st.Sets) == 2 && st.Sets[0].Pulls >= 2 && st.Sets[1].Attempts >= 2
+	})
+	if g.f.Status().Synced {
+		t.Errorf("a set could not be read, and all are synced: %+v", g.f.Status())
+	}
+	down.Store(false)
+	eventually(t, func() bool { return g.f.Status().Synced })
+	if st := g.f.Status(); st.Sets[1].Attempts == 0 {
+		t.Errorf("a resource is missing, and the set is in step: %+v", st)
+	}
+	down.Store(true)
+	pulls := g.f.Status().Sets[1].Pulls
+	eventually(t, func() bool { return g.f.Status().Sets[1].Pulls >= pulls+2 })
+	if !g.f.Status().Synced {
+		t.Errorf("a set fails that was in step, and not all were in step once: %+v", g.f.Status())
+	}
+	g.end()
+}
+
 // TestRenewalMoves is WS-L-06 and WS-D-14: a renewal begins with discovery, and
 // what the topic says of itself wins over the Capability List.
 func TestRenewalMoves(t *testing.T) {

@@ -6,7 +6,7 @@ import "time"
 type FollowStatus struct {
 	Source   string      `json:"source"`
 	Sets     []SetStatus `json:"sets"`
-	Synced   bool        `json:"synced"`             // all sets were in step since Run began
+	Synced   bool        `json:"synced"`             // each set was in step once since Run began, apart from single resources that failed
 	Complete bool        `json:"complete"`           // Synced, and every set and the last look at the Source are complete
 	Unproven []Unproven  `json:"unproven,omitempty"` // reasons besides those of the sets
 	Error    string      `json:"error,omitempty"`    // why the last look at the Source failed

@@ -35,6 +35,8 @@ func (f *Follower) pull(ctx context.Context, s *set) error {
 	}
 	r.planNext(s, &p, now)
 	s.pulled = s.pulled || p.Err == nil || p.isIncomplete()
+	s.read = s.read || p.Err == nil || p.isIncomplete() && !p.Unread
+	r.synced = r.synced || !r.unread && haveBeenRead(r.sets)
 	if routine && p.applied() > 0 {
 		f.channels.remind(ctx, s, now)
 	}

@@ -59,6 +59,7 @@ type set struct {
 	overload *Overload // nil: none
 
 	pulled    bool           // pulled since Run began: messages may be processed
+	read      bool           // a pull since Run began has read its documents: at most single resources failed
 	due       time.Time      // time of the next pull
 	asked     bool           // a notification or a failure requested the next pull
 	last      time.Time      // when the last pull ended

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"lockstep/destination/report"
@@ -145,8 +146,8 @@ func (r *registry) broken(err error) error {
 }
 
 // written records that the mirror can be written. After a pass over a set it
-// reports whether all sets became in step. It locks mu.
-func (r *registry) written(pass bool) (inStep bool) {
+// reports whether all sets have been pulled. It locks mu.
+func (r *registry) written(pass bool) (allPulled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failing, r.fails = time.Time{}, 0
@@ -158,6 +159,12 @@ func (r *registry) written(pass bool) (inStep bool) {
 			return false
 		}
 	}
-	r.synced = true
+	r.synced = r.synced || haveBeenRead(r.sets)
 	return true
+}
+
+// haveBeenRead reports whether all sets have been in step since Run began, apart from single
+// resources that failed.
+func haveBeenRead(sets []*set) bool {
+	return !slices.ContainsFunc(sets, func(s *set) bool { return !s.read })
 }

@@ -152,7 +152,7 @@ func followBy(ctx context.Context, o *Flags, io term.IO, open func(destination.O
 	if callback != "" {
 		o.Callback.TLS.WarnAbout(callback, io)
 	}
-	fo.Callback, fo.OnSync = callback, f.Passed
+	fo.Callback, fo.OnSync, fo.OnPass = callback, f.Passed, f.Ended
 	follower, err := r.Dest.Follow(o.Sync.Source, fo)
 	if err != nil {
 		return errors.Join(term.Usage(err, ""), closeEvents())

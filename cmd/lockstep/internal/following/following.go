@@ -40,21 +40,23 @@ type Run struct {
 	stopBar func() // ends the bar of the first sync
 	link    link
 
-	mu       sync.Mutex // guards what follows
-	tally    report.Tally
-	progress map[string]destination.Progress // by set, of the pass under way or the last
-	begun    bool                            // a pass has come to its end, if not to a good one
-	ready    bool                            // said so
-	failing  int                             // passes that failed since one that did not
-	last     error                           // why the last of them did
-	hint     string                          // what to do about it
-	memory   string                          // directory of this machine for the state of the mirror
-	lastRun  note.Note                       // nil: nothing is recorded
-	recorded record                          // there
-	said     map[string]string               // by set: how it is followed
-	spurned  map[string]string               // by set: why no hub calls us
-	line     passLine
-	streamed []string // sets that were followed by streams of events
+	mu        sync.Mutex // guards what follows
+	tally     report.Tally
+	progress  map[string]destination.Progress // by set, of the pass under way or the last
+	tried     bool                            // each set was read since the mirror was opened, or could not be
+	announced bool                            // the result of the first sync was printed
+	ready     bool                            // all sets have been in step once
+	closed    bool                            // the mirror could not be opened, or the Follower gave up
+	failing   int                             // passes that failed since one that did not
+	last      error                           // why the last of them did
+	hint      string                          // what to do about it
+	memory    string                          // directory of this machine for the state of the mirror
+	lastRun   note.Note                       // nil: nothing is recorded
+	recorded  record                          // there
+	said      map[string]string               // by set: how it is followed
+	spurned   map[string]string               // by set: why no hub calls us
+	line      passLine
+	streamed  []string // sets that were followed by streams of events
 }
 
 // Options configure what is followed, and what is reported about it.
@@ -89,10 +91,10 @@ func (f *Run) Event(ctx context.Context, e destination.Event) {
 		}
 		f.progress[e.Set] = e.Progress
 	}
-	ready := f.ready
+	announced := f.announced
 	f.mu.Unlock()
 	f.Work.count(e.Kind)
-	if ready {
+	if announced {
 		f.Watcher.Report(ctx, e) // the meter is that of the first sync
 	} else {
 		f.Watcher.Event(ctx, e)
@@ -127,13 +129,12 @@ func (f *Run) Passed(r destination.Report, err error) {
 	f.Work.countDelay(&r, &status)
 	f.mu.Lock()
 	f.tally.Add(&r, err)
-	final := !f.begun && len(r.Sets) == 0 && endsFollow(err)
-	f.begun = f.begun || err == nil || errors.Is(err, destination.ErrIncomplete)
+	final := len(status.Sets) == 0 && len(r.Sets) == 0 && endsFollow(err)
 	if err != nil {
 		f.failing++
 	}
 	f.last = err
-	ready := f.ready
+	announced := f.announced
 	f.mu.Unlock()
 	f.Watcher.SumUp()
 	if err != nil && !final {
@@ -142,9 +143,17 @@ func (f *Run) Passed(r destination.Report, err error) {
 		f.hint = hint
 		f.mu.Unlock()
 	}
-	if ready {
+	if announced {
 		f.reportPass(&r)
 	}
+}
+
+// Ended is called when a pass has ended, after [Run.Passed].
+func (f *Run) Ended() {
+	status := f.status()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tried = f.tried || haveAllEnded(&status) || len(status.Sets) == 0 && errors.Is(f.last, destination.ErrIncomplete)
 }
 
 // endsFollow reports whether an error of the first look at the Source is not tried again: a
@@ -159,7 +168,7 @@ func endsFollow(err error) bool {
 func (f *Run) Failed(err error) {
 	f.mu.Lock()
 	f.failing++
-	f.last = err
+	f.last, f.closed = err, true
 	f.mu.Unlock()
 	hint := warn(&f.Watcher, f.o.Dest, err)
 	f.mu.Lock()
@@ -195,11 +204,15 @@ func (f *Run) watch(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
+		f.mu.Lock()
+		tried, announced := f.tried, f.announced
+		f.mu.Unlock()
 		s := f.status()
-		if !f.IsReady() {
-			if !f.mayBeReady(&s) {
-				continue
-			}
+		noteReady(f, &s)
+		switch {
+		case !announced && !tried:
+			continue
+		case !announced:
 			if err := f.announce(&s); err != nil {
 				return err
 			}
@@ -213,38 +226,12 @@ func (f *Run) watch(ctx context.Context) error {
 	}
 }
 
-// IsReady reports whether the first sync is done, and said so.
-func (f *Run) IsReady() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.ready
-}
-
-// Failure returns why the first sync could not be done so far; nil if it is under way, or
-// done.
-func (f *Run) Failure() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.begun || f.failing == 0 {
-		return nil
-	}
-	return f.last
-}
-
-// mayBeReady reports whether the first sync is done: the channels stand before
-// it begins. What it could not do is tried again, and no reason to wait.
-func (f *Run) mayBeReady(s *destination.FollowStatus) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return s.Synced || f.begun
-}
-
 // announce prints the result of the first sync, how each set is followed, and
-// that we are ready.
+// that changes are mirrored from now on.
 func (f *Run) announce(s *destination.FollowStatus) error {
 	f.mu.Lock()
 	stop := f.stopBar
-	sum, err := f.tally.Report, f.last
+	sum := f.tally.Report
 	f.mu.Unlock()
 	stop()
 	out := f.io
@@ -263,8 +250,15 @@ func (f *Run) announce(s *destination.FollowStatus) error {
 		sum.Mode = destination.ModeNone
 	}
 	sum.SyncedUntil = syncedUntil(s)
+	open, err := notInStep(s), error(nil)
+	if len(open) > 0 {
+		err = destination.ErrIncomplete
+	}
 	if err := report.PrintSync(context.Background(), out, &term.Options{Quiet: f.o.Out.Quiet}, nil, &sum, err); err != nil {
 		return err
+	}
+	for _, text := range open {
+		out.Printf("  not in step yet: %s\n", text)
 	}
 	for i := range s.Sets {
 		set := &s.Sets[i]
@@ -283,7 +277,7 @@ func (f *Run) announce(s *destination.FollowStatus) error {
 		ready.Printf("%s%s\n", listen.ReadyPrefix, where)
 	}
 	f.mu.Lock()
-	f.ready = true
+	f.announced = true
 	f.mu.Unlock()
 	return nil
 }
@@ -372,7 +366,7 @@ func (f *Run) reportHub(s *destination.SetStatus) {
 
 // reportRecovered reports that all sets are in step again after failed attempts.
 func (f *Run) reportRecovered(s *destination.FollowStatus) {
-	if s.Error != "" {
+	if s.Error != "" || !haveAllEnded(s) {
 		return
 	}
 	for i := range s.Sets {
@@ -409,7 +403,7 @@ func (f *Run) Conclude(err error) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.flush(); f.ready && !f.o.Out.Quiet {
+	if f.flush(); f.announced && !f.o.Out.Quiet {
 		out.Printf("followed %s for %s: %s\n", r.Source, term.Elapsed(time.Since(f.started)), report.TallyText(r.Created, r.Updated, r.Deleted, 0, r.Failed, r.Refused))
 		if r.Kept != nil {
 			out.Printf("  %s\n", report.KeptText(r.Kept))

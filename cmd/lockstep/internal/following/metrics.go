@@ -21,7 +21,7 @@ func (f *Run) Figures(s *admin.Figures) {
 // and how each set is followed.
 func reportFollow(s *admin.Figures, state *State) {
 	r := &state.Result
-	s.Gauge("lockstep_follow_ready", "Whether the first sync is done.", admin.Truth(state.Ready))
+	s.Gauge("lockstep_follow_ready", "Whether each set has been in step once.", admin.Truth(state.Ready))
 	s.Gauge("lockstep_follow_failing", "Whether the last look at the Source, or at each of its sets, failed.", admin.Truth(isFailing(&r.Follow)))
 	s.Counter("lockstep_follow_passes_total", "Passes that did something or failed.", float64(r.Passes))
 	s.Counter("lockstep_follow_passes_failed_total", "Passes after which not everything was in step.", float64(r.PassesFailed))

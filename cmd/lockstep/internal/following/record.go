@@ -38,7 +38,9 @@ func recordState(f *Run, status *destination.FollowStatus, now time.Time, always
 	run.Source, run.Command, run.Began, run.Ended = fetch.WithoutUser(f.o.Source), "follow", f.started.UTC(), now.UTC()
 	run.Created, run.Updated, run.Deleted, run.Failed, run.Refused = sum.Created, sum.Updated, sum.Deleted, sum.Failed, sum.Refused
 	if run.Requests, run.Bytes = f.link.traffic().requests, f.link.traffic().bytes; run.Error != "" {
-		run.Result, run.Hint = mirrordir.ResultOf(cmp.Or(f.last, ErrFirstSync)), f.hint
+		if run.Hint = cmp.Or(run.Hint, f.hint); run.Result != lastrun.Refused {
+			run.Result = mirrordir.ResultOf(cmp.Or(f.last, ErrFirstSync))
+		}
 	}
 	f.mu.Unlock()
 	if err := lastrun.Record(f.lastRun, run); err != nil {
@@ -50,18 +52,21 @@ func recordState(f *Run, status *destination.FollowStatus, now time.Time, always
 // a set has neither been in step nor failed.
 func lastRunOf(s *destination.FollowStatus) (run lastrun.Run, known bool) {
 	run.Result, run.SyncedUntil = lastrun.InStep, syncedUntil(s)
-	run.Error, run.FailingSince, run.Attempts = s.Error, s.FailingSince, s.Attempts
+	run.Error, run.Hint, run.FailingSince, run.Attempts = s.Error, s.Hint, s.FailingSince, s.Attempts
+	if run.Error != "" {
+		run.Result = lastrun.Failed
+	}
 	for i := range s.Sets {
 		set := &s.Sets[i]
 		if i == 0 || set.InStep.Before(run.LastSuccess) {
 			run.LastSuccess = set.InStep
 		}
 		if text := cmp.Or(set.Refused, set.Error); text != "" && run.Error == "" {
-			run.Error, run.FailingSince, run.Attempts = text, set.FailingSince, set.Attempts
+			run.Error, run.Hint, run.FailingSince, run.Attempts = text, set.Hint, set.FailingSince, set.Attempts
+			if run.Result = lastrun.Failed; set.Refused != "" {
+				run.Result = lastrun.Refused
+			}
 		}
-	}
-	if run.Error != "" {
-		run.Result = lastrun.Failed
 	}
 	return run, run.Error != "" || !run.LastSuccess.IsZero()
 }

@@ -46,7 +46,7 @@ func (f *Run) FollowBeside(ctx context.Context, follower *destination.Follower, 
 	f.link.attach(follower, r.Client)
 	f.mu.Lock()
 	f.memory, f.lastRun = r.Memory(), r.Note()
-	f.last = nil // it could be opened
+	f.last, f.closed, f.tried = nil, false, false // it could be opened
 	f.mu.Unlock()
 	return together(ctx, f.run, f.watch)
 }

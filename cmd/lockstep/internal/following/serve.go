@@ -2,7 +2,6 @@ package following
 
 import (
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -27,7 +26,7 @@ func (f *Run) about(board *dashboard.Dashboard) *admin.Pages {
 	m := f.admin.Metrics()
 	m.Register(f.Figures)
 	m.Register(f.o.Requests.Figures)
-	p := admin.NewPages("/", f.admin.Guard, m, f.whyNotReady)
+	p := admin.NewPages("/", f.admin.Guard, m, func() error { return readiness(f) })
 	p.Protect(StatusPath, ServeState(func() any { return f.State() }))
 	p.Protect(upstreams.Path, upstreams.Handler(f.Upstreams))
 	p.Dashboard(f.admin, board)
@@ -53,17 +52,6 @@ func (f *Run) server(about *admin.Pages) *http.Server {
 	})))
 	srv.ErrorLog = slog.NewLogLogger(f.o.Out.Logger(f.io).Handler(), slog.LevelDebug)
 	return srv
-}
-
-// ErrFirstSync says why a follow is not ready.
-var ErrFirstSync = errors.New("the first sync is not done yet")
-
-// whyNotReady returns why the mirror has not been in step once yet.
-func (f *Run) whyNotReady() error {
-	if !f.IsReady() {
-		return ErrFirstSync
-	}
-	return nil
 }
 
 // A State is what follow answers when asked for its status.

@@ -119,7 +119,7 @@ func (g *group) follow(ctx context.Context, m *member) error {
 		return errors.Join(err, closeEvents())
 	}
 	defer r.Close()
-	fo.Callback, fo.OnSync = callbackOf(g.callback, m.name), m.run.Passed
+	fo.Callback, fo.OnSync, fo.OnPass = callbackOf(g.callback, m.name), m.run.Passed, m.run.Ended
 	g.shared.fleet.Follow(&fo)
 	follower, err := r.Dest.Follow(sync.Source, fo)
 	if err == nil {
@@ -176,12 +176,12 @@ func (g *group) isReady() bool {
 	return g.ready
 }
 
-// announce says that the first syncs are done, once each mirror has been in step or has
-// failed, and reports whether it has said so. The results have been printed.
+// announce says that the first syncs are done, once each set of each mirror has been in
+// step or has failed, and reports whether it has said so. The results have been printed.
 func (g *group) announce() bool {
 	all := g.all()
 	for _, m := range all {
-		if !m.run.IsReady() && m.run.Failure() == nil {
+		if !m.run.IsTried() {
 			return false
 		}
 	}
@@ -194,8 +194,8 @@ func (g *group) announce() bool {
 		out.Out = goio.Discard
 	}
 	for _, m := range all {
-		if !m.run.IsReady() {
-			out.Printf("  not in step yet: %s: %v\n", m.name, m.run.Failure())
+		if err := m.run.WhyNotReady(); err != nil {
+			out.Printf("  not in step yet: %s: %v\n", m.name, err)
 		}
 	}
 	g.access.Print(out)
@@ -217,7 +217,7 @@ func (g *group) fit(columns int) string {
 	done, all := 0, g.all()
 	var active []string
 	for _, m := range all {
-		if m.run.IsReady() || m.run.Failure() != nil {
+		if m.run.IsTried() {
 			done++
 		} else if text := m.run.Watcher.Meter.Fit(columns / 2); text != "" {
 			active = append(active, m.name+" "+text)
