@@ -254,6 +254,41 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// A lastRead is the body of a resource that has the run canceled when it is read.
+type lastRead struct {
+	io.ReadCloser
+	cancel func()
+	reads  atomic.Int32
+}
+
+func (l *lastRead) Read(p []byte) (int, error) {
+	l.cancel()
+	l.reads.Add(1)
+	return l.ReadCloser.Read(p[:1])
+}
+
+// TestCancelResource: reading a resource ends with the context, and is not a
+// finding.
+func TestCancelResource(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone home")
+	s := goodSite(t)
+	var body lastRead
+	open := func(ctx context.Context, r opener.Request) (*opener.Answer, error) {
+		a, err := s.open(ctx, r)
+		if err == nil && r.Resource {
+			body.ReadCloser, body.cancel = a.Body, func() { cancel(gone) }
+			a.Body = &body
+		}
+		return a, err
+	}
+	r, err := validate.Source(ctx, open, base+".well-known/resourcesync", validate.Options{Sample: validate.SampleAll, Jobs: 1, TempDir: t.TempDir()})
+	if !errors.Is(err, gone) || body.reads.Load() != 1 || len(r.Findings) > 0 {
+		t.Errorf("%d reads, error %v, findings %v", body.reads.Load(), err, r.Findings)
+	}
+}
+
 // TestHostilePackages: an invalid package, or a decompression bomb, is a
 // finding.
 func TestHostilePackages(t *testing.T) {

@@ -316,7 +316,10 @@ func (s *set) resource(ctx context.Context, one *sampled, mu *sync.Mutex) (doubt
 	} else if len(e.Hashes) == 0 {
 		limit = 0
 	}
-	n, err := io.Copy(h, io.LimitReader(a.Body, limit+1))
+	n, err := io.Copy(h, io.LimitReader(visit.Until(ctx, a.Body), limit+1))
+	if ctx.Err() != nil {
+		return nil // the run ends
+	}
 	_, differs := e.Hashes.Compare(h.Sum())
 	switch {
 	case err != nil:

@@ -227,6 +227,7 @@ var rules = [...]struct {
 	{"RS-ZIP-03", Advice, KindPackage, "names in a package are UTF-8, closed, plain and different; files are stored or deflated and not encrypted", ""},
 	{"RS-ZIP-04", Error, KindPackage, "a path is that of a file in the package", "RS-ZIP-08"},
 	{"RS-ZIP-04", Advice, KindPackage, "the files in the package are those the manifest names", ""},
+	{"RS-ZIP-06", Advice, KindPackage, "the files in a package are at most 200 times as large as compressed", ""},
 
 	// related resources
 	{"RS-REL-11", Warning, resources, "a link to a mirror repeats no hash, length, type or encoding", ""},

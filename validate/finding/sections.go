@@ -160,6 +160,7 @@ var sections = map[row]string{
 	{"RS-ZIP-03", Advice}:   "Lockstep, on ANSI/NISO Z39.99-2017, 11.2",
 	{"RS-ZIP-04", Error}:    "ANSI/NISO Z39.99-2017, 11.2",
 	{"RS-ZIP-04", Advice}:   "Lockstep, on ANSI/NISO Z39.99-2017, 11.2",
+	{"RS-ZIP-06", Advice}:   "Lockstep, on ANSI/NISO Z39.99-2017, 11.2",
 	{"RS-REL-11", Warning}:  "ANSI/NISO Z39.99-2017, 14.2",
 	{"RS-REL-20", Warning}:  "ANSI/NISO Z39.99-2017, 14.3",
 	{"RS-REL-22", Warning}:  "RFC 6596, 3",

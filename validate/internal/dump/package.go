@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -70,11 +72,15 @@ type drawn struct {
 	file     *zip.File
 }
 
-// A bounded limits how much is read for the directory of a package.
+// A bounded limits how much is read for the directory of a package, and counts
+// the blocks read.
 type bounded struct {
-	r    io.ReaderAt
-	left int64 // negative: without bound
-	err  error // of reading
+	r     io.ReaderAt
+	size  int64
+	left  int64 // negative: without bound
+	err   error // of reading
+	known map[int64]bool
+	count *int64 // bytes of the blocks in known
 }
 
 var (
@@ -96,6 +102,12 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 	if err != nil && err != io.EOF {
 		b.err = err
 	}
+	for i := off / blockBytes; n > 0 && i <= (off+int64(n)-1)/blockBytes; i++ {
+		if !b.known[i] {
+			b.known[i] = true
+			*b.count += min(blockBytes, b.size-i*blockBytes)
+		}
+	}
 	return n, err
 }
 
@@ -103,7 +115,7 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 func Check(ctx context.Context, v *visit.Visitor, r io.ReaderAt, size int64, o Package) error {
 	v.Collector.Report.Packages++
 	f := &packageFile{opts: o, visitor: v, found: v.Collector.In(o.URI), rnd: rand.New(rand.NewPCG(v.Settings.Seed, uint64(len(o.URI))))}
-	b := &bounded{r: r, left: maxDirectory}
+	b := &bounded{r: r, size: size, left: maxDirectory, known: make(map[int64]bool), count: &v.Unpacking.Read}
 	z, err := zip.NewReader(b, size)
 	if b.err != nil {
 		return b.err
@@ -303,31 +315,94 @@ func (f *packageFile) nearly(name string) *packed {
 	return nil
 }
 
-// compareBitstreams compares the bytes of the files drawn with the manifest.
+// An unpacked is the result of unpacking a file.
+type unpacked struct {
+	sums resourcesync.Hashes // by all algorithms of the entries that name it
+	err  error               // errTooLarge: it was not unpacked, or not to its end
+}
+
+var errTooLarge = errors.New("too large to be unpacked")
+
+// compareBitstreams compares the bytes of the files drawn with the manifest. A
+// file that several entries name is unpacked once.
 func (f *packageFile) compareBitstreams(ctx context.Context, b *bounded) error {
 	p := f.visitor.Collector.In(f.manifestURI())
+	algorithms, done := f.algorithms(), make(map[*zip.File]unpacked)
+	large, example := 0, ""
 	for i := range f.drawn {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		d := &f.drawn[i]
-		f.visitor.Collector.Report.Resources++
-		h := d.entry.Hashes.NewHasher()
-		body, err := d.file.Open()
-		if err == nil {
-			_, err = io.Copy(h, io.LimitReader(body, min(f.visitor.Settings.ResourceBytes, int64(min(d.file.UncompressedSize64, 1<<62))+1)))
-			_ = body.Close() // read as far as it is of use
+		u, known := done[d.file]
+		if !known {
+			u.sums, u.err = f.unpack(ctx, d.file, algorithms[d.file])
+			done[d.file] = u
 		}
 		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		case b.err != nil:
 			return b.err
-		case err != nil:
-			p.Errorf("RS-ZIP-03", d.location, "%s cannot be unpacked: %v", d.entry.Path, err)
+		case errors.Is(u.err, errTooLarge):
+			if large++; example == "" {
+				example = d.entry.Path
+			}
 			continue
 		}
-		if _, differs := d.entry.Hashes.Compare(h.Sum()); differs != 0 {
+		f.visitor.Collector.Report.Resources++
+		if u.err != nil {
+			p.Errorf("RS-ZIP-03", d.location, "%s cannot be unpacked: %v", d.entry.Path, u.err)
+			continue
+		}
+		if _, differs := d.entry.Hashes.Compare(u.sums); differs != 0 {
 			p.Errorf("RS-HASH-05", d.location, "the %s digest of %s is another one", differs, d.entry.Path)
 		}
 	}
+	if large > 0 {
+		f.found.Advisef("RS-ZIP-06", "", "%d of %d bitstreams were not compared with the manifest, for example %s: one run unpacks at most %d times the bytes that it reads of packages, plus %d MiB, and no file above %d bytes",
+			large, len(f.drawn), example, visit.MaxGrowth, visit.FreeBytes>>20, f.visitor.Settings.ResourceBytes)
+	}
 	return nil
+}
+
+// algorithms returns the algorithms of the hashes that the files drawn are to be compared with.
+func (f *packageFile) algorithms() map[*zip.File][]resourcesync.Algorithm {
+	all := make(map[*zip.File][]resourcesync.Algorithm)
+	for i := range f.drawn {
+		for _, h := range f.drawn[i].entry.Hashes {
+			if file := f.drawn[i].file; !slices.Contains(all[file], h.Algorithm) {
+				all[file] = append(all[file], h.Algorithm)
+			}
+		}
+	}
+	return all
+}
+
+// unpack returns the hashes of a file, as far as the limits of the run allow.
+func (f *packageFile) unpack(ctx context.Context, file *zip.File, algorithms []resourcesync.Algorithm) (resourcesync.Hashes, error) {
+	count := f.visitor.Unpacking
+	most := min(f.visitor.Settings.ResourceBytes, max(count.Left(int64(min(file.CompressedSize64, math.MaxInt64))), 0))
+	if ctx.Err() != nil || file.UncompressedSize64 > uint64(most) {
+		return nil, errTooLarge
+	}
+	body, err := file.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close() // read as far as it is of use
+	h := resourcesync.NewHasher(algorithms...)
+	_, err = io.Copy(&growing{h, count}, io.LimitReader(visit.Until(ctx, body), int64(file.UncompressedSize64)+1))
+	return h.Sum(), err
+}
+
+// A growing hashes what is unpacked, and fails at the limit of the run: the
+// compressed length in the directory, by which a file was admitted, may be wrong.
+type growing struct {
+	h     *resourcesync.Hasher
+	count *visit.Unpacking
+}
+
+func (g *growing) Write(p []byte) (int, error) {
+	if g.count.Unpacked += int64(len(p)); g.count.Left(0) < 0 {
+		return 0, errTooLarge
+	}
+	return g.h.Write(p)
 }

@@ -28,6 +28,7 @@ type Remote struct {
 	settings *visit.Settings
 	ask      func(opener.Request) (*opener.Answer, error) // as [visit.Visitor.Ask], with the context of OpenRemote
 	broken   func(err error) error                        // as [visit.Visitor.Broken], with that context
+	ended    func() error                                 // the cause, once that context has ended
 	blocks   [maxBlocks]block                             // the last used ones
 	uses     int
 	local    *localFile // the whole package, if ranges are not supported
@@ -57,10 +58,11 @@ func OpenRemote(ctx context.Context, v *visit.Visitor, uri string) (*Remote, err
 		uri: uri, settings: v.Settings,
 		ask:    func(q opener.Request) (*opener.Answer, error) { return v.Ask(ctx, q) },
 		broken: func(err error) error { return v.Broken(ctx, uri, err) },
+		ended:  func() error { return context.Cause(ctx) },
 	}
 	var err error
 	for range maxTries {
-		if err = r.begin(); !visit.IsMissing(err) || errors.Is(err, fs.ErrNotExist) {
+		if err = r.begin(ctx); !visit.IsMissing(err) || errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 	}
@@ -71,14 +73,14 @@ func OpenRemote(ctx context.Context, v *visit.Visitor, uri string) (*Remote, err
 	return r, nil
 }
 
-func (r *Remote) begin() error {
+func (r *Remote) begin(ctx context.Context) error {
 	a, err := r.ask(opener.Request{URI: r.uri, Last: blockBytes - 1})
 	if err != nil {
 		return err
 	}
 	defer a.Body.Close() // read as far as it is of use
 	if !a.Partial {
-		r.local, err = download(a.Body, r.settings, r.broken)
+		r.local, err = download(visit.Until(ctx, a.Body), r.settings, r.broken)
 		if err == nil {
 			r.Size = r.local.size
 		}
@@ -99,8 +101,12 @@ func (r *Remote) begin() error {
 	return nil
 }
 
-// ReadAt implements [io.ReaderAt], by one goroutine at a time.
+// ReadAt implements [io.ReaderAt], by one goroutine at a time. It fails once the
+// context of [OpenRemote] has ended.
 func (r *Remote) ReadAt(p []byte, off int64) (n int, err error) {
+	if err := r.ended(); err != nil {
+		return 0, err
+	}
 	if r.local != nil {
 		return r.local.ReadAt(p, off)
 	}

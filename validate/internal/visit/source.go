@@ -1,6 +1,7 @@
 package visit
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"hash"
@@ -53,6 +54,21 @@ func (f *Hashed) Read(p []byte) (int, error) {
 
 // Err returns the error of reading, or nil.
 func (f *Hashed) Err() error { return f.err }
+
+// Until returns a reader of r whose Read fails with the cause once ctx has ended:
+// copying a large file ends with the run.
+func Until(ctx context.Context, r io.Reader) io.Reader {
+	return readerFunc(func(p []byte) (int, error) {
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		return r.Read(p)
+	})
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // drain caps what is read of a document that broke a rule early.
 const drain = 1 << 20

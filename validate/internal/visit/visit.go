@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,12 @@ const (
 	MaxDoubts = 10_000
 	// MaxAttempts is how often documents are read if they change meanwhile.
 	MaxAttempts = 3
+	// MaxGrowth and FreeBytes cap what is unpacked of the packages of one run: in total
+	// MaxGrowth times what was read of them, and FreeBytes. A few MB could otherwise
+	// become many GB. Text, XML and JSON grow by less than 100, the maximum of deflate
+	// is 1,032.
+	MaxGrowth = 200
+	FreeBytes = 1 << 30
 	// ClockSkew is how far a Source's clock may differ from the local one without a
 	// finding.
 	ClockSkew = 5 * time.Minute
@@ -56,6 +63,7 @@ type Visitor struct {
 	Collector *finding.Collector
 	Settings  *Settings
 	Flaky     *atomic.Bool // a connection broke, or an address could not be reached
+	Unpacking *Unpacking   // of the packages of the run
 
 	opn     opener.Func
 	counted map[string]bool // documents, by URI
@@ -64,7 +72,18 @@ type Visitor struct {
 // NewVisitor returns a Visitor that requests documents from open and reports to
 // c.
 func NewVisitor(c *finding.Collector, open opener.Func, o *Settings) *Visitor {
-	return &Visitor{Collector: c, Settings: o, opn: open, counted: make(map[string]bool), Flaky: new(atomic.Bool)}
+	return &Visitor{Collector: c, Settings: o, opn: open, counted: make(map[string]bool), Flaky: new(atomic.Bool), Unpacking: new(Unpacking)}
+}
+
+// An Unpacking counts the bytes of the packages of one run.
+type Unpacking struct {
+	Read     int64 // of packages, the same block once
+	Unpacked int64 // of the bitstreams in them
+}
+
+// Left returns how many more bytes may be unpacked if more are read of packages.
+func (u *Unpacking) Left(more int64) int64 {
+	return FreeBytes + MaxGrowth*(u.Read+min(more, math.MaxInt64/4/MaxGrowth)) - u.Unpacked
 }
 
 // Quiet returns a Visitor whose findings and counts are discarded.
