@@ -107,7 +107,7 @@ func (w *walk) read(ctx context.Context, src *visit.Source, each eachFunc) (*doc
 // entries reads the entries of doc.
 func (w *walk) entries(ctx context.Context, doc *document, p finding.Place, r *resourcesync.Reader, each eachFunc) error {
 	c := newChecker(p, doc, w.visitor.Settings.Now(), r)
-	number := w.tally.Begin(doc.uri)
+	number, counted := w.tally.Begin(doc.uri), w.visitor.CountedBefore(doc.uri)
 	for n := 1; ; n++ {
 		var e resourcesync.Entry
 		err := r.Read(&e)
@@ -117,7 +117,9 @@ func (w *walk) entries(ctx context.Context, doc *document, p finding.Place, r *r
 		if err != nil {
 			return err
 		}
-		w.visitor.Collector.Report.Entries++
+		if !counted {
+			w.visitor.Collector.Report.Entries++
+		}
 		c.entry(&e)
 		if err := w.tallyEntry(number, n, doc, &e); err != nil {
 			return err

@@ -130,5 +130,8 @@ func TestReportedOnce(t *testing.T) {
 		if n := len(r.Findings); r.Errors == 0 || n != len(count) {
 			t.Errorf("from %v: %d findings, %d different: %v", starts, n, len(count), r.Findings)
 		}
+		if starts[0] == "/sd.xml" && (r.Documents != 5 || r.Entries != 6) {
+			t.Errorf("from %v: %d documents, %d entries", starts, r.Documents, r.Entries)
+		}
 	}
 }

@@ -106,11 +106,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// newVisit returns a Visitor that opens documents with open, with an empty
-// Report.
-func newVisit(open opener.Func, o Options) *visit.Visitor {
+// newVisit returns a Visitor with an empty Report.
+func newVisit(o Options) *visit.Visitor {
 	o = o.withDefaults()
-	return visit.NewVisitor(finding.NewCollector(o.Seed, o.Strict, o.Advice, o.OnFinding), open, &visit.Settings{
+	return visit.NewVisitor(finding.NewCollector(o.Seed, o.Strict, o.Advice, o.OnFinding), nil, &visit.Settings{
 		Sample: o.Sample, Seed: o.Seed, Single: o.Single, Jobs: o.Jobs,
 		DocumentBytes: o.DocumentBytes, Documents: o.Documents, ResourceBytes: o.ResourceBytes,
 		Settle: o.Settle, TempDir: o.TempDir, OnDocument: o.OnDocument, OnResource: o.OnResource, Now: o.Now,
@@ -120,7 +119,7 @@ func newVisit(open opener.Func, o Options) *visit.Visitor {
 // Document checks the document in r, whose address is uri: relative URIs in it
 // are resolved against it. It returns an error if reading r fails or ctx ends.
 func Document(ctx context.Context, r io.Reader, uri string, o Options) (*finding.Report, error) {
-	w := newWalk(newVisit(nil, o))
+	w := newWalk(newVisit(o))
 	c := w.visitor.Collector
 	text := bufio.NewReaderSize(r, maxHead)
 	head, _ := text.Peek(maxHead) // a shorter document is returned whole
@@ -156,7 +155,7 @@ func (w *walk) alone(ctx context.Context, check func(eachFunc) error) error {
 // bytes of o.Sample bitstreams with the manifest. It returns an error if
 // reading r fails or ctx ends.
 func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Options) (*finding.Report, error) {
-	w := newWalk(newVisit(nil, o))
+	w := newWalk(newVisit(o))
 	var manifest *document
 	return w.visitor.Collector.Report, w.alone(ctx, func(each eachFunc) error {
 		return dump.Check(ctx, w.visitor, r, size, dump.Package{URI: uri, Bitstreams: o.Sample, Read: w.manifestReader(ctx, &manifest, each)})
@@ -166,10 +165,9 @@ func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Optio
 // Feed checks the logical feed of the document at address, like [Source] does
 // for a feed; but if there is no feed, that is a Finding.
 func Feed(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
-	v := newVisit(open, o)
-	err := feed.Check(ctx, v, address)
-	v.Collector.Release()
-	return v.Collector.Report, err
+	r := NewRun(o)
+	err := r.Feed(ctx, open, address)
+	return r.Report(), err
 }
 
 // ErrNoSuch reports that a repository does not have the format or set that the
@@ -184,7 +182,7 @@ var ErrNoSuch = repository.ErrNoSuch
 // Repository returns an error if the run could not be finished, like [Source],
 // or [ErrNoSuch] if there is nothing to check.
 func Repository(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
-	v := newVisit(open, o)
-	err := repository.Check(ctx, v, address)
-	return v.Collector.Report, err
+	r := NewRun(o)
+	err := r.Repository(ctx, open, address)
+	return r.Report(), err
 }

@@ -30,6 +30,7 @@ type walk struct {
 
 	served map[string]bool          // documents whose headers were checked
 	kinds  map[string]finding.Kinds // of the documents found
+	done   map[string]bool          // what was checked: sets, and documents by themselves
 
 	resourceLists []string // or their indexes, if they have one
 }
@@ -45,26 +46,22 @@ func Source(ctx context.Context, open opener.Func, address string, o Options) (*
 	return Sources(ctx, open, []string{address}, o)
 }
 
-// Sources is [Source] for several addresses, in one run: a document that is
-// reached from several of them is counted and reported once.
+// Sources is [Source] for several addresses, in one [Run].
 func Sources(ctx context.Context, open opener.Func, addresses []string, o Options) (*finding.Report, error) {
-	v := newVisit(open, o)
-	c, w := v.Collector, newWalk(v)
-	var err error
+	r := NewRun(o)
 	for _, address := range addresses {
-		if err = w.start(ctx, address); err != nil {
+		if err := r.Source(ctx, open, address); err != nil {
 			if len(addresses) > 1 {
 				err = fmt.Errorf("%s: %w", finding.Printable(address), err)
 			}
-			break
+			return r.Report(), err
 		}
 	}
-	c.Release()
-	return c.Report, err
+	return r.Report(), nil
 }
 
 func newWalk(v *visit.Visitor) *walk {
-	return &walk{visitor: v, served: make(map[string]bool), kinds: make(map[string]finding.Kinds)}
+	return &walk{visitor: v, served: make(map[string]bool), kinds: make(map[string]finding.Kinds), done: make(map[string]bool)}
 }
 
 // start begins at address, whatever is there.
@@ -97,7 +94,7 @@ func (w *walk) start(ctx context.Context, address string) error {
 	case k == finding.KindCapabilityList:
 		err = w.fromBelow(ctx, doc)
 	case up == "":
-		err = w.set(ctx, doc.uri, "", doc.header.Capability)
+		err = w.setOnce(ctx, doc.uri, "", doc.header.Capability)
 	default:
 		err = w.fromPart(ctx, doc, up)
 	}
@@ -109,10 +106,28 @@ func (w *walk) start(ctx context.Context, address string) error {
 
 // single checks the document at address, and nothing else.
 func (w *walk) single(ctx context.Context, address string) error {
-	return w.alone(ctx, func(each eachFunc) error {
-		_, err := w.document(ctx, address, each)
-		return err
+	return w.once(address, func() error {
+		return w.alone(ctx, func(each eachFunc) error {
+			_, err := w.document(ctx, address, each)
+			return err
+		})
 	})
+}
+
+// once calls check, unless it was called for uri before: several addresses of a
+// run may lead to a set.
+func (w *walk) once(uri string, check func() error) error {
+	if w.done[uri] {
+		return nil
+	}
+	err := check()
+	w.done[uri] = err == nil
+	return err
+}
+
+// setOnce is set, unless the set was checked before.
+func (w *walk) setOnce(ctx context.Context, uri, description string, c resourcesync.Capability) error {
+	return w.once(uri, func() error { return w.set(ctx, uri, description, c) })
 }
 
 // fromPart goes up from a document of a set to its Capability List. If that is
@@ -132,7 +147,7 @@ func (w *walk) fromPart(ctx context.Context, doc *document, up string) error {
 	default:
 		return w.fromBelow(ctx, above)
 	}
-	return w.set(ctx, doc.uri, "", doc.header.Capability)
+	return w.setOnce(ctx, doc.uri, "", doc.header.Capability)
 }
 
 // fromBelow checks the set of a Capability List, and the documents above it.
@@ -161,7 +176,7 @@ func (w *walk) fromBelow(ctx context.Context, list *document) error {
 			}
 		}
 	}
-	return w.set(ctx, list.uri, description, resourcesync.CapabilityList)
+	return w.setOnce(ctx, list.uri, description, resourcesync.CapabilityList)
 }
 
 // names reports whether an entry of d names what.
@@ -227,7 +242,7 @@ func (w *walk) description(ctx context.Context, doc *document) error {
 			continue
 		}
 		w.stale(p, "RS-SD-08", doc.places[i], e, list)
-		if err := w.set(ctx, e.Loc, doc.uri, resourcesync.CapabilityList); err != nil {
+		if err := w.setOnce(ctx, e.Loc, doc.uri, resourcesync.CapabilityList); err != nil {
 			return err
 		}
 	}

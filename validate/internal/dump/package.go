@@ -227,7 +227,10 @@ func closed(name string) bool {
 }
 
 // manifestURI returns the name of the manifest in findings.
-func (f *packageFile) manifestURI() string { return f.opts.URI + "!/" + manifestName }
+func (f *packageFile) manifestURI() string { return ManifestURI(f.opts.URI) }
+
+// ManifestURI returns the name of the manifest in the package at uri.
+func ManifestURI(uri string) string { return uri + "!/" + manifestName }
 
 // readManifest reads the manifest and compares it with the directory.
 func (f *packageFile) readManifest(ctx context.Context, file *zip.File, b *bounded) error {

@@ -53,14 +53,15 @@ func (d *document) named(uri string) bool { return uri == d.uri || uri == d.fina
 // A reader reads one feed document and checks it by itself.
 type reader struct {
 	xmlscan.Scanner
-	found  finding.Place
-	walk   *walk
-	doc    *document
-	number int // of the document in the tally
-	counts map[string]int
-	links  map[[2]string]bool // of alternates, by type and language
-	author bool               // the feed has one
-	bare   string             // the first entry without an author
+	found   finding.Place
+	walk    *walk
+	doc     *document
+	number  int // of the document in the tally
+	counts  map[string]int
+	links   map[[2]string]bool // of alternates, by type and language
+	author  bool               // the feed has one
+	counted bool               // the entries were, from another address
+	bare    string             // the first entry without an author
 }
 
 // read reads a feed document. The error is that of reading, not about the
@@ -68,7 +69,7 @@ type reader struct {
 func (w *walk) read(ctx context.Context, src *visit.Source) (*document, error) {
 	body := visit.NewHashed(src)
 	doc := &document{uri: src.URI, final: src.Final, base: src.Final, entryHash: sha256.New()}
-	r := &reader{found: w.visitor.Collector.In(src.URI), walk: w, doc: doc, counts: map[string]int{}, links: map[[2]string]bool{}}
+	r := &reader{found: w.visitor.Collector.In(src.URI), walk: w, doc: doc, counts: map[string]int{}, links: map[[2]string]bool{}, counted: w.visitor.CountedBefore(src.URI)}
 	r.Scanner = xmlscan.New(body, xmlscan.Options{Namespaces: spaces, MaxBytes: w.visitor.Settings.DocumentBytes, HTML: visit.ErrPage, NotDocument: visit.ErrNoXML})
 	err := r.root(ctx)
 	if ctx.Err() != nil {
@@ -175,7 +176,9 @@ func (r *reader) child() (err error) {
 	switch name {
 	case "entry":
 		d.entries++
-		r.walk.visitor.Collector.Report.Entries++
+		if !r.counted {
+			r.walk.visitor.Collector.Report.Entries++
+		}
 		return (&entryReader{reader: r, at: at, base: d.base, n: d.entries, counts: map[string]int{}, links: map[[2]string]bool{}}).read()
 	case "id":
 		d.id, err = r.iri(at)

@@ -66,13 +66,14 @@ type Visitor struct {
 	Unpacking *Unpacking   // of the packages of the run
 
 	opn     opener.Func
-	counted map[string]bool // documents, by URI
+	counted map[string]int // documents, by URI: the start from which each was first reached
+	start   int
 }
 
 // NewVisitor returns a Visitor that requests documents from open and reports to
 // c.
 func NewVisitor(c *finding.Collector, open opener.Func, o *Settings) *Visitor {
-	return &Visitor{Collector: c, Settings: o, opn: open, counted: make(map[string]bool), Flaky: new(atomic.Bool), Unpacking: new(Unpacking)}
+	return &Visitor{Collector: c, Settings: o, opn: open, counted: make(map[string]int), Flaky: new(atomic.Bool), Unpacking: new(Unpacking)}
 }
 
 // An Unpacking counts the bytes of the packages of one run.
@@ -89,7 +90,7 @@ func (u *Unpacking) Left(more int64) int64 {
 // Quiet returns a Visitor whose findings and counts are discarded.
 func (v *Visitor) Quiet() *Visitor {
 	q := *v
-	q.Collector, q.counted = finding.NewQuiet(), make(map[string]bool)
+	q.Collector, q.counted = finding.NewQuiet(), make(map[string]int)
 	return &q
 }
 
@@ -131,12 +132,31 @@ func (v *Visitor) Broken(ctx context.Context, uri string, err error) error {
 	return &missingError{uri, err}
 }
 
+// Start begins at another address of the run, with open.
+func (v *Visitor) Start(open opener.Func) {
+	v.opn = open
+	v.start++
+}
+
 // Count counts a document once.
 func (v *Visitor) Count(uri string) {
-	if !v.counted[uri] {
-		v.counted[uri] = true
+	if _, known := v.counted[uri]; !known {
+		v.counted[uri] = v.start
 		v.Collector.Report.Documents++
 	}
+}
+
+// Counted reports whether the document was counted.
+func (v *Visitor) Counted(uri string) bool {
+	_, known := v.counted[uri]
+	return known
+}
+
+// CountedBefore reports whether the document was counted from an earlier start: its
+// entries were, too.
+func (v *Visitor) CountedBefore(uri string) bool {
+	start, known := v.counted[uri]
+	return known && start < v.start
 }
 
 // A missingError reports something that was named and cannot be read.

@@ -3,14 +3,10 @@
 package validation
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,12 +15,10 @@ import (
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/tracing"
-	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/provenance"
 	"lockstep/validate"
 	"lockstep/validate/finding"
-	"lockstep/validate/opener"
 )
 
 // ErrFindings reports that documents break rules.
@@ -102,26 +96,31 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 		}
 		defer origins.client.Close()
 	}
+	sources := newSources(vo, origins)
+	vo.Seed = sources.run.Report().Seed // one for all
 	stop := term.ShowProgress(io, o.Out.Quiet, func() string {
 		if uri := current.Load(); uri != nil {
 			return "reading " + *uri
 		}
 		return "looking for documents"
 	})
-	for _, target := range o.Targets {
+	var files files
+	for _, target := range directoriesFirst(o.Targets) {
+		var begun []string
 		var r *finding.Report
-		begun := len(result.Sources)
-		if r, err = validateTarget(ctx, o, vo, target, &result, origins, io); r != nil {
+		if info, serr := os.Stat(target); serr != nil {
+			begun, err = sources.validate(ctx, o, target, &result, io)
+		} else if begun = []string{target}; files.contain(target, info) {
+			continue
+		} else if r, err = files.validate(ctx, o, vo, target, origins); r != nil {
 			result.add(r)
-			vo.Seed = r.Seed // one for all
 		}
-		if len(result.Sources) == begun {
-			result.Sources = append(result.Sources, fetch.WithoutUser(target))
-		}
+		result.Sources = append(result.Sources, begun...)
 		if err != nil {
 			break
 		}
 	}
+	result.add(sources.run.Report())
 	stop()
 	if mirror.Interrupted(ctx, err) {
 		err = term.ErrInterrupted
@@ -155,109 +154,6 @@ func (v *validation) add(r *finding.Report) {
 	v.Advice += r.Advice
 	v.Omitted += r.Omitted
 	v.Findings = append(v.Findings, r.Findings...)
-}
-
-// validateTarget checks what one argument names.
-func validateTarget(ctx context.Context, o *Options, vo validate.Options, target string, result *validation, origins *origins, io term.IO) (*finding.Report, error) {
-	info, err := os.Stat(target)
-	switch {
-	case err == nil && info.IsDir():
-		return validateDir(ctx, o, vo, target, origins)
-	case err == nil:
-		vo.OnResource = origins.comparer(nil)
-		return validateFile(ctx, vo, target)
-	}
-	client, err := o.Network.Client(target, io.LookupEnv, o.Out.Logger(io))
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	defer func() { result.Requests += client.Requests() }()
-	open := openerOf(client)
-	vo.OnResource = origins.comparer(open)
-	starts, way, err := startsOf(ctx, client, open, target, o.Alone)
-	if err != nil {
-		return nil, err
-	}
-	for _, step := range way {
-		result.Way = append(result.Way, step.String())
-	}
-	var all validation
-	var sources []string
-	for _, start := range starts {
-		check, uri := validate.Feed, start.uri
-		result.Sources = append(result.Sources, uri)
-		switch start.kind {
-		case discover.AtomPMH:
-		case discover.OAIPMH:
-			check = validate.Repository
-		default:
-			sources = append(sources, uri)
-			continue
-		}
-		r, err := check(ctx, open, uri, vo)
-		all.add(r)
-		if err != nil {
-			return &all.Report, fmt.Errorf("validate %s: %w", fetch.Printable(uri), err)
-		}
-	}
-	if len(sources) == 0 {
-		return &all.Report, nil
-	}
-	r, err := validate.Sources(ctx, open, sources, vo) // in one run: what they have in common is reported once
-	all.add(r)
-	if err != nil {
-		err = fmt.Errorf("validate %s: %w", fetch.Printable(strings.Join(sources, ", ")), err)
-	}
-	return &all.Report, err
-}
-
-// validateDir checks a Source whose files are in a directory.
-func validateDir(ctx context.Context, o *Options, vo validate.Options, dir string, origins *origins) (*finding.Report, error) {
-	base := o.BaseURL
-	if base == "" {
-		var err error
-		if base, err = opener.DirBase(dir); err != nil {
-			hint := "name the documents in it, or say by --base-url at which URL the directory is served"
-			if mirror.IsMirror(dir) {
-				hint = "to compare a mirror with its Source: lockstep audit SOURCE " + dir
-			}
-			if errors.Is(err, opener.ErrBase) {
-				return nil, term.Usage(err, hint)
-			}
-			return nil, err
-		}
-	}
-	if !term.IsURL(base) {
-		return nil, term.Usage(fmt.Errorf("--base-url %q is no URL", fetch.WithoutUser(base)), "as --base-url https://data.example.org/")
-	}
-	base = strings.TrimSuffix(base, "/")
-	vo.Settle = time.Nanosecond // files need no time to settle
-	open := opener.Dir(base, dir)
-	vo.OnResource = origins.comparer(open)
-	return validate.Source(ctx, open, base+discover.WellKnown, vo)
-}
-
-// validateFile checks a document or a package in a file.
-func validateFile(ctx context.Context, vo validate.Options, name string) (*finding.Report, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() // opened for reading only
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("read %s: not a regular file", name)
-	}
-	if err != nil {
-		return nil, err
-	}
-	r := bufio.NewReader(f)
-	head, _ := r.Peek(4) // what is shorter is no package
-	if bytes.HasPrefix(head, []byte("PK\x03\x04")) || bytes.HasPrefix(head, []byte("PK\x05\x06")) || strings.EqualFold(filepath.Ext(name), ".zip") {
-		return validate.Package(ctx, f, info.Size(), filepath.ToSlash(name), vo)
-	}
-	return validate.Document(ctx, r, filepath.ToSlash(name), vo)
 }
 
 // printValidation prints the result of a validation.
