@@ -364,3 +364,43 @@ func TestPrivateOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestReadersDescriptionModified: the Source Description for readers of private sets has a
+// time of modification, which is stable, never in the future, and later once a reader sees
+// other sets.
+func TestReadersDescriptionModified(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	const target = "/.well-known/resourcesync"
+	alice := &access.Grant{Name: "alice", Sets: []string{"hush"}}
+	modified := func(grant *access.Grant) (string, time.Time) {
+		t.Helper()
+		w := g.ask("GET", target, grant)
+		text := w.Header().Get("Last-Modified")
+		mod, err := http.ParseTime(text)
+		if w.Code != http.StatusOK || err != nil || mod.After(g.now()) {
+			t.Fatalf("status %d, Last-Modified %q at %s", w.Code, text, g.now())
+		}
+		return text, mod
+	}
+	text, first := modified(alice)
+	g.pass(time.Hour)
+	if again, _ := modified(alice); again != text {
+		t.Errorf("Last-Modified %s, then %s", text, again)
+	}
+	if w := g.ask("GET", target, alice, "If-Modified-Since: "+text); w.Code != http.StatusNotModified {
+		t.Errorf("If-Modified-Since %s: status %d", text, w.Code)
+	}
+	alice.Sets = []string{"hush", "whisper"}
+	if w := g.ask("GET", target, alice, "If-Modified-Since: "+text); w.Code != http.StatusOK {
+		t.Errorf("other sets, If-Modified-Since %s: status %d", text, w.Code)
+	}
+	_, second := modified(alice)
+	if !second.After(first) {
+		t.Errorf("other sets: Last-Modified %s, then %s", first, second)
+	}
+	alice.Sets = []string{"hush"} // within the same second
+	if _, third := modified(alice); !third.After(second) {
+		t.Errorf("the first sets again: Last-Modified %s, then %s", second, third)
+	}
+}

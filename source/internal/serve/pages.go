@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"lockstep/internal/reader"
 	"lockstep/source/internal/names"
 	"lockstep/source/internal/page"
 )
@@ -25,7 +26,7 @@ func (h *handler) home(w http.ResponseWriter, r *http.Request, v view) {
 	}
 	header := w.Header()
 	pages.HomeHeader(header, names.Home)
-	h.bytes(w, r, body)
+	h.bytes(w, r, body, sha256.Sum256(body), time.Time{})
 }
 
 // description serves the Source Description to a reader of private sets, which it names.
@@ -40,16 +41,17 @@ func (h *handler) description(w http.ResponseWriter, r *http.Request, v view) {
 		return
 	}
 	w.Header().Set("Content-Type", TypeOf(names.WellKnown))
-	h.bytes(w, r, body)
+	sum := sha256.Sum256(body)
+	h.bytes(w, r, body, sum, h.modified.of(reader.Of(r.Context()).Name, v, sum, h.docs.Now()))
 }
 
-// bytes answers with what was made for this request.
-func (h *handler) bytes(w http.ResponseWriter, r *http.Request, body []byte) {
-	sum := sha256.Sum256(body)
+// bytes answers with what was made for this request. The time of modification may be
+// unknown.
+func (h *handler) bytes(w http.ResponseWriter, r *http.Request, body []byte, sum [sha256.Size]byte, mod time.Time) {
 	header := w.Header()
 	header.Set("ETag", `"`+hex.EncodeToString(sum[:16])+`"`)
 	header["Cache-Control"] = revalidate
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+	http.ServeContent(w, r, "", mod, bytes.NewReader(body))
 }
 
 // fail answers with an error status and a page that says what there is, and

@@ -84,6 +84,7 @@ type handler struct {
 	pages    *page.Pages
 	gate     *gate
 	began    time.Time
+	modified modified // the Source Descriptions of readers
 
 	sandboxes []*Set // sets with Sandbox that are below the base URL
 
