@@ -85,7 +85,8 @@ func (w *walk) robots(ctx context.Context) error {
 	return nil
 }
 
-// sitemaps checks the lines of a robots.txt that name Sitemaps.
+// sitemaps checks the lines of a robots.txt that name Sitemaps. It need not name the
+// list of a set that not everyone may read, whose answers are for one client.
 func (w *walk) sitemaps(origin string, text []byte) {
 	p := w.visitor.Collector.In(origin + "/robots.txt")
 	named := make(map[string]bool)
@@ -109,7 +110,7 @@ func (w *walk) sitemaps(origin string, text []byte) {
 		}
 	}
 	for _, uri := range w.resourceLists {
-		if own, _ := originOf(uri); own == origin && !named[uri] {
+		if own, _ := originOf(uri); own == origin && !named[uri] && !w.secret[uri] {
 			p.Advisef("RS-DISC-07", "", "does not name the Resource List %s", uri)
 		}
 	}

@@ -336,6 +336,18 @@ func TestGoodSite(t *testing.T) {
 	}
 }
 
+// TestPrivateList: robots.txt need not name a Resource List that is for one client.
+func TestPrivateList(t *testing.T) {
+	t.Parallel()
+	for control, advice := range map[string]int{"": 1, "no-cache": 1, "no-cache, Private": 0} {
+		f := readFault(t, filepath.Join(rulesDir, "RS-DISC-07.advice"))
+		f.site.headers["rs/maps/resourcelist.xml"] = http.Header{"Cache-Control": {control}}
+		if r := f.check(t); r.Advice != advice {
+			t.Errorf("Cache-Control %q: %v", control, r.Findings)
+		}
+	}
+}
+
 // TestRules: each rule has a fault that violates it and no other rule, and each
 // fault belongs to a rule.
 func TestRules(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"lockstep/resourcesync"
@@ -31,6 +32,7 @@ type walk struct {
 	served map[string]bool          // documents whose headers were checked
 	kinds  map[string]finding.Kinds // of the documents found
 	done   map[string]bool          // what was checked: sets, and documents by themselves
+	secret map[string]bool          // documents that are answered to one client
 
 	resourceLists []string // or their indexes, if they have one
 }
@@ -61,7 +63,7 @@ func Sources(ctx context.Context, open opener.Func, addresses []string, o Option
 }
 
 func newWalk(v *visit.Visitor) *walk {
-	return &walk{visitor: v, served: make(map[string]bool), kinds: make(map[string]finding.Kinds), done: make(map[string]bool)}
+	return &walk{visitor: v, served: make(map[string]bool), kinds: make(map[string]finding.Kinds), done: make(map[string]bool), secret: make(map[string]bool)}
 }
 
 // start begins at address, whatever is there.
@@ -292,6 +294,9 @@ func (w *walk) headers(doc *document, h http.Header) {
 	if w.served[doc.uri] {
 		return
 	}
+	if w.secret != nil && isPrivate(h) {
+		w.secret[doc.uri] = true
+	}
 	w.served[doc.uri] = true
 	p := w.visitor.Collector.In(doc.uri)
 	switch t := visit.BaseType(h.Get("Content-Type")); t {
@@ -300,6 +305,16 @@ func (w *walk) headers(doc *document, h http.Header) {
 		p.Advisef("RS-DISC-13", "Content-Type", "served as %q, not as application/xml", t)
 	}
 	validators(p, h)
+}
+
+// isPrivate reports whether an answer is for one client (RFC 9111, 5.2.2.7).
+func isPrivate(h http.Header) bool {
+	for directive := range strings.SplitSeq(strings.Join(h.Values("Cache-Control"), ","), ",") {
+		if strings.EqualFold(strings.TrimSpace(directive), "private") {
+			return true
+		}
+	}
+	return false
 }
 
 // validators checks that an answer supports conditional requests.
