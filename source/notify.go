@@ -18,7 +18,8 @@ import (
 //
 // Publish returns nil once the hub has accepted the notification for good. An
 // error with a method Permanent() bool that returns true says that the hub
-// refuses it and would do so again; after any other error the same notification
+// refuses this notification and would do so again; after any other error,
+// including a token that the hub does not accept, the same notification
 // is brought again, not before the time that a method RetryAfter()
 // time.Duration of the error gives. Notifications of one topic come one after
 // the other, in order. The header holds Content-Type, and Link with the topic

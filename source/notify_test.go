@@ -146,7 +146,7 @@ func topicOf(set string) string { return baseURL + "resourcesync/" + set + "/cha
 // refused is an answer of the kind 4xx.
 type refused struct{}
 
-func (refused) Error() string   { return "hub: status 403" }
+func (refused) Error() string   { return "hub: status 400" }
 func (refused) Permanent() bool { return true }
 
 // busy is an answer with Retry-After.

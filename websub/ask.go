@@ -202,7 +202,7 @@ func (c *change) answered(j job, moved string, err error) bool {
 	var wait time.Duration
 	final := false
 	if errors.As(err, &refused) {
-		final, wait = refused.Permanent(), refused.RetryAfter
+		final, wait = refused.final(), refused.RetryAfter
 	}
 	reason := strings.TrimPrefix(err.Error(), "hub "+plain(l.hub())+": ") // the event already has it
 	c.failed(l, l.hide(reason), final, wait, triesPerHub)

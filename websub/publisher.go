@@ -192,9 +192,26 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("hub %s: status %d: %s", e.Hub, e.Status, e.Text)
 }
 
-// Permanent reports whether repeating the same request is useless (RN-PB-06,
-// WS-S-10).
+// Permanent reports whether the hub refuses the message itself, as with 400, 413,
+// 415 or 422 (RN-PB-06): neither time nor an operator changes that.
 func (e *RefusedError) Permanent() bool {
+	return e.final() && !e.Correctable()
+}
+
+// Correctable reports whether the refusal concerns where and by whom the request was
+// sent, as with redirects, 401, 403 and 404: once an operator has corrected the
+// address, the token, or the hub, the same message is accepted.
+func (e *RefusedError) Correctable() bool {
+	switch e.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusProxyAuthRequired,
+		http.StatusGone, http.StatusMisdirectedRequest, http.StatusUpgradeRequired:
+		return true
+	}
+	return e.Status < 400
+}
+
+// final reports whether the same request would be refused again (WS-S-10).
+func (e *RefusedError) final() bool {
 	switch e.Status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return false

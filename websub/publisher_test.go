@@ -140,8 +140,9 @@ func TestPublishRefused(t *testing.T) {
 		permanent bool
 		wait      time.Duration
 	}{
-		{400, "", true, 0}, {401, "", true, 0}, {403, "", true, 0}, {404, "", true, 0}, {413, "", true, 0}, {415, "", true, 0},
-		{303, "", true, 0}, {304, "", true, 0},
+		{400, "", true, 0}, {409, "", true, 0}, {413, "", true, 0}, {415, "", true, 0}, {422, "", true, 0},
+		{401, "", false, 0}, {403, "", false, 0}, {404, "", false, 0}, {405, "", false, 0}, {407, "", false, 0}, {410, "", false, 0}, // of the address or the token
+		{421, "", false, 0}, {426, "", false, 0}, {303, "", false, 0}, {304, "", false, 0},
 		{408, "", false, 0}, {425, "", false, 0}, {429, "7", false, 7 * time.Second}, {500, "", false, 0}, {503, "120", false, 2 * time.Minute}, {503, "soon", false, 0},
 	}
 	for _, tt := range tests {

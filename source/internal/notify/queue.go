@@ -278,7 +278,8 @@ func (q *queue) pass(n *notification) {
 	q.notified = n.to
 }
 
-// permanent reports whether err says that another attempt would fail, too.
+// permanent reports whether err says that the hub would refuse the notification again,
+// whatever an operator corrects.
 func permanent(err error) bool {
 	p, ok := errors.AsType[interface {
 		error

@@ -198,9 +198,12 @@ func (o *Hubs) ForSource(embedded *hubserver.Front, n *network.Options, log *slo
 func NotifyOnce(ctx context.Context, src *source.Source) error {
 	if err := src.NotifyOnce(ctx); err != nil {
 		hint := "everything is published; undelivered notifications are sent by the next run"
-		var refused *websub.RefusedError
-		if errors.As(err, &refused) && refused.Permanent() {
-			hint = "all is published, and in the Change List; check that the hub knows the topic and the token (--hub-token)"
+		refused, ok := errors.AsType[*websub.RefusedError](err)
+		switch {
+		case ok && refused.Permanent():
+			hint = "everything is published, and in the Change List; the hub does not accept such notifications, and they are not sent again"
+		case ok && refused.Correctable():
+			hint = "check the address of the hub, and that it knows the topic and the token (--hub-token); " + hint
 		}
 		return term.WithHint(fmt.Errorf("notify hubs of the changes: %w", err), hint)
 	}

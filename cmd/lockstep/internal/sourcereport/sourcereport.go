@@ -12,6 +12,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/source"
+	"lockstep/websub"
 )
 
 // A Reporter prints what happens to the files of a site: progress while a scan
@@ -325,9 +326,13 @@ func (n *Reporter) Notified(t source.Notification) {
 	case time.Since(h.warned) < notifyWarnEvery:
 	case t.Refused:
 		h.warned = time.Now()
-		n.IO.Errorf("warning: the hub refuses notifications of set %s, %d so far; their changes are in the Change List: %v\nhint: check that the hub knows the topic and the token (--hub-token)\n", t.Set, h.lost, t.Err)
+		n.IO.Errorf("warning: the hub refuses notifications of set %s, %d so far; their changes are in the Change List: %v\n", t.Set, h.lost, t.Err)
 	default:
 		h.warned = time.Now()
-		n.Warn(fmt.Errorf("the hub did not accept a notification of set %s, which is sent again later: %w", t.Set, t.Err))
+		err := fmt.Errorf("the hub did not accept a notification of set %s, which is sent again later: %w", t.Set, t.Err)
+		if refused, ok := errors.AsType[*websub.RefusedError](t.Err); ok && refused.Correctable() {
+			err = term.WithHint(err, "check the address of the hub, and that it knows the topic and the token (--hub-token)")
+		}
+		n.Warn(err)
 	}
 }
