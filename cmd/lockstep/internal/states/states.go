@@ -202,11 +202,15 @@ func (c *Checked) Print(io term.IO) {
 	}
 }
 
-// Backup writes a state to a file.
+// Backup writes a state to a file, which must not be in the state.
 func Backup(ctx context.Context, place, file string) (statebackup.Result, error) {
 	if !storage.IsURL(place) {
 		if _, err := databasesAt(place); err != nil {
 			return statebackup.Result{}, err
+		}
+		if isBelow(file, place) {
+			return statebackup.Result{}, term.Usage(fmt.Errorf("write the backup: %s is in %s: each backup would contain all earlier ones", file, place),
+				"give a FILE outside of it, better still on another disk")
 		}
 	}
 	r, err := statebackup.Backup(ctx, place, file, time.Now())
@@ -214,6 +218,30 @@ func Backup(ctx context.Context, place, file string) (statebackup.Result, error)
 		err = term.WithHint(err, "give another name; nothing is overwritten")
 	}
 	return r, explain(err)
+}
+
+// isBelow reports whether a file, which need not exist, is or would be below a directory,
+// whatever symbolic links lead to them.
+func isBelow(file, dir string) bool {
+	top, err := os.Stat(dir)
+	if err != nil {
+		return false
+	}
+	at, err := filepath.Abs(filepath.Dir(file))
+	if err == nil {
+		at, err = filepath.EvalSymlinks(at)
+	}
+	for err == nil {
+		var info fs.FileInfo
+		if info, err = os.Stat(at); err == nil && os.SameFile(info, top) {
+			return true
+		}
+		if filepath.Dir(at) == at {
+			return false
+		}
+		at = filepath.Dir(at)
+	}
+	return false // there is no directory for the file
 }
 
 // Restore restores a state from a file.
