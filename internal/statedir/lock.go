@@ -78,6 +78,24 @@ func Lock(dir, command string) (release func(), err error) {
 	}, nil
 }
 
+// Holder returns which process has locked a state directory, in words; "" if none has. It does
+// not wait, and creates nothing.
+func Holder(dir string) string {
+	name, path := filepath.Join(dir, "lock.json"), filepath.Join(dir, "lock")
+	for _, file := range []string{name, path} { // without a name there is no holder, and a process that starts is not disturbed
+		if _, err := os.Stat(file); err != nil {
+			return ""
+		}
+	}
+	lock := flock.New(path, flock.SetFlag(os.O_RDONLY))
+	free, err := lock.TryRLock()
+	_ = lock.Close() // it was only tried
+	if err != nil || free {
+		return ""
+	}
+	return readHolder(name)
+}
+
 // Make creates a state directory that only its owner can read. If the directory
 // exists and others can list it, that is logged: the user may use it for other
 // things too, and what Lockstep creates in it is private by itself.

@@ -23,6 +23,7 @@ import (
 	"lockstep/internal/fetch"
 	"lockstep/internal/fetch/requestlog"
 	"lockstep/internal/mirrordir"
+	"lockstep/internal/statedir"
 	"lockstep/internal/trust"
 	"lockstep/storage"
 	"lockstep/storage/sqlite"
@@ -238,6 +239,11 @@ func (o *Options) lookAtState(ctx context.Context) (health.Result, error) {
 		return p, nil
 	case isMirror && errors.Is(err, ErrNoProcess):
 		return lookAtMirror(ctx, place, o.Target)
+	case errors.Is(err, ErrNoProcess):
+		if holder := statedir.Holder(dir); holder != "" {
+			return nil, term.WithHint(fmt.Errorf("the state in %s is in use by %s, which does not listen for administration at %s", dir, holder, unixPrefix+path),
+				"if that process was started with --admin HOST:PORT, give the same --admin HOST:PORT here; with --admin off it cannot be asked; if it is starting, try again")
+		}
 	}
 	return nil, err
 }
