@@ -120,6 +120,9 @@ func (s *Service) read(ctx context.Context, page string, v any) error {
 		return err
 	case status == http.StatusNotFound:
 		return errNotThere
+	case status == http.StatusUnauthorized && s.token != "":
+		return term.Usage(fmt.Errorf("the process at %s does not accept this admin token", s.name),
+			"give the file of its own token with --admin-token-file: admin-token in its state directory, unless it was started with another one")
 	case status == http.StatusUnauthorized:
 		return term.Usage(fmt.Errorf("the process at %s wants its admin token", s.name), "give the file of the token with --admin-token-file")
 	case status != http.StatusOK:
