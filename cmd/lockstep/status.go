@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +14,7 @@ import (
 func newStatus(io term.IO, out *term.Options) *cobra.Command {
 	o := status.Options{LookupEnv: io.LookupEnv}
 	cmd := &cobra.Command{
-		Use:   "status [URL|DIR] [flags]",
+		Use:   "status [URL|DIR|NAME...] [flags]",
 		Short: "Show the state of a service or a mirror: whether it works, its age, what is pending",
 		Long: `Show the state of a service or a mirror, in one sentence and a table: for each set
 or upstream its state, when it was last in step, how long ago that was, the next
@@ -28,6 +29,9 @@ URL is the base URL of a running serve or hub, or the address of a follow --list
 whether it is ready, and which sets it cannot read; with its admin token
 (--admin-token-file) all that its admin socket says.
 
+With --config FILE [NAME...], of the mirrors that FILE describes only those that are
+named are shown.
+
 An age is not an error: an upstream that is polled every hour may be an hour old.
 Subscriptions of a hub that fail are shown; they are not a failure of the hub.
 
@@ -35,12 +39,20 @@ Exit code 0 if all is well; 1 if something is failing, has not been in step yet 
 cannot be read, or no process answers.`,
 		Example: `  lockstep status mirror
   lockstep status --config lockstep.yaml
+  lockstep status --config mirrors.yaml papers
   lockstep status https://data.example.org/
   lockstep status https://data.example.org/ --admin-token-file token --json
   lockstep status --state /var/lib/lockstep`,
-		Args: arguments(0, 1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if o.Config != "" {
+				return nil // names of mirrors
+			}
+			return arguments(0, 1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
+			if o.Config != "" && !slices.ContainsFunc(args, status.IsURL) {
+				o.Names = args
+			} else if len(args) > 0 {
 				o.Target = args[0]
 			}
 			o.Log = out.Logger(io)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"lockstep/cmd/lockstep/internal/admin"
@@ -31,10 +32,11 @@ import (
 
 // Options say what to look at.
 type Options struct {
-	Target    string // the argument: a URL, a directory, or what serve is given; may be empty
-	State     string // state directory
-	Config    string // configuration file
-	Admin     string // address of the admin listener
+	Target    string   // the argument: a URL, a directory, or what serve is given; may be empty
+	Names     []string // of mirrors that Config describes; none: all that it describes
+	State     string   // state directory
+	Config    string   // configuration file
+	Admin     string   // address of the admin listener
 	TokenFile string
 	CertFile  string // with the certificate of the admin listener
 	CAFile    string
@@ -56,6 +58,15 @@ func Look(ctx context.Context, o Options) (health.Result, error) {
 			return LookAtAll(ctx, places), nil
 		}
 	}
+	r, err := o.lookAtProcess(ctx)
+	if p, ok := r.(*health.Process); ok && err == nil && len(o.Names) > 0 {
+		return p, o.keepNamed(p)
+	}
+	return r, err
+}
+
+// lookAtProcess returns the state of the process, or of the mirror, that State and Admin lead to.
+func (o *Options) lookAtProcess(ctx context.Context) (health.Result, error) {
 	if storage.IsURL(o.State) && o.Admin != "" { // the token is in its local directory
 		place, err := stateplace.Parse(o.State, o.LookupEnv)
 		if err != nil {
@@ -124,18 +135,25 @@ func (o *Options) lookAtURL(ctx context.Context) (health.Result, error) {
 }
 
 // readConfig takes what the options leave open from the configuration file. It returns the
-// mirrors of the file if it has no sets, and no process follows its mirrors.
+// mirrors of the file, or those that are named, if no process follows them, and the file has no
+// sets or mirrors are named.
 func (o *Options) readConfig() ([]Place, error) {
 	file, err := config.Read(o.Config)
 	if err != nil {
 		return nil, err
+	}
+	if err := o.checkNames(file); err != nil {
+		return nil, err
+	}
+	if len(o.Names) > 0 && len(file.Sets) > 0 { // the process of the file publishes its sets
+		return o.placesInConfig()
 	}
 	if len(file.Mirrors) > 0 && len(file.Sets) == 0 && o.State == "" && o.Admin == "" {
 		if o.State, err = mirrors.StateDir(o.Config, o.LookupEnv); err != nil {
 			return nil, err
 		}
 		if !isSocketIn(o.State) && file.FlagValues()["admin"] == nil {
-			return placesIn(o.Config)
+			return o.placesInConfig()
 		}
 	}
 	for _, v := range []struct {
@@ -149,14 +167,51 @@ func (o *Options) readConfig() ([]Place, error) {
 	return nil, nil
 }
 
-// placesIn returns the mirrors that a configuration file describes.
-func placesIn(file string) ([]Place, error) {
-	all, err := mirrors.Places(file)
-	places := make([]Place, len(all))
-	for i, p := range all {
-		places[i] = Place{Name: p.Name, Source: p.Source, Dest: p.Dest, State: p.State}
+// checkNames refuses names of mirrors that the configuration file does not describe.
+func (o *Options) checkNames(file config.File) error {
+	var known, unknown []string
+	for i := range file.Mirrors {
+		known = append(known, file.Mirrors[i].Name)
+	}
+	for _, name := range o.Names {
+		if !slices.Contains(known, name) {
+			unknown = append(unknown, fmt.Sprintf("%q", name))
+		}
+	}
+	switch {
+	case len(unknown) == 0:
+		return nil
+	case len(known) == 0:
+		return term.Usage(fmt.Errorf("%s describes no mirror %s", o.Config, strings.Join(unknown, ", ")), "it describes no mirrors; for the process that has this configuration, leave the name out")
+	}
+	return term.Usage(fmt.Errorf("%s describes no mirror %s", o.Config, strings.Join(unknown, ", ")), "its mirrors are "+strings.Join(known, ", "))
+}
+
+// placesInConfig returns the mirrors that the configuration file describes, or those that are
+// named.
+func (o *Options) placesInConfig() ([]Place, error) {
+	all, err := mirrors.Places(o.Config)
+	var places []Place
+	for _, p := range all {
+		if len(o.Names) == 0 || slices.Contains(o.Names, p.Name) {
+			places = append(places, Place{Name: p.Name, Source: p.Source, Dest: p.Dest, State: p.State})
+		}
 	}
 	return places, err
+}
+
+// keepNamed leaves only the named mirrors in what the process says that follows all mirrors of
+// the configuration file.
+func (o *Options) keepNamed(p *health.Process) error {
+	for _, name := range o.Names {
+		if !slices.ContainsFunc(p.Upstreams, func(u upstreams.Row) bool { return u.Mirror == name }) {
+			return term.WithHint(fmt.Errorf("the process does not follow the mirror %s, which %s describes", name, o.Config), "have it read the file again: send it SIGHUP, or restart it")
+		}
+	}
+	p.Upstreams = slices.DeleteFunc(p.Upstreams, func(u upstreams.Row) bool { return !slices.Contains(o.Names, u.Mirror) })
+	p.Mirrors = len(slices.Compact(slices.Sorted(slices.Values(o.Names))))
+	p.Settle()
+	return nil
 }
 
 // findState determines the state directory as the process has it, or that of a mirror.
