@@ -74,7 +74,7 @@ func (o *Selection) declareFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.since, "since", "", "only resources last modified at `TIME` or later, a date or a time as 2026-05-01T12:00:00Z; those of which the Source does not say when, too")
 	flags.StringArrayVar(&o.prefer, "prefer", nil, "where a resource has several representations, keep the one of media `TYPE`, as application/json or text/* (repeatable, best first)")
 	flags.StringArrayVar(&o.with, "with", nil, "with each selected resource, those that its links of relation `REL` name, although --include, --type or --since leave them out; REL is describedby")
-	flags.StringArrayVar(&o.maps, "map", nil, "put resources whose URIs begin with `PREFIX=DIR` into DIR below DEST (repeatable)")
+	flags.StringArrayVar(&o.maps, "map", nil, "put resources whose URIs begin with PREFIX into DIR below DEST, given as `PREFIX=DIR` (repeatable)")
 	flags.StringArrayVar(&o.allowHosts, "allow-host", nil, "let the Source name resources on `HOST` besides its own; * is any (repeatable)")
 }
 
