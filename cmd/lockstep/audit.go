@@ -68,7 +68,7 @@ compared.`,
 	flags.BoolVar(&o.Fix, "fix", false, "fetch again what is missing, stale or corrupt; delete what is extra")
 	o.DeclareRepair(flags)
 	flags.StringVar(&o.Report, "report", "", "write all findings to `FILE`, or to stdout if -")
-	flags.StringVar(&o.Format, "format", "", "`FORM` of the report: json, jsonl, csv (default: what FILE ends in)")
+	flags.StringVar(&o.Format, "format", "", "`FORM` of the report: json, jsonl, csv (default: what FILE ends in; jsonl for -)")
 	flags.BoolVar(&o.Origin, "origin", false, "compare resources with their origins, to which via links lead; those at private and loopback addresses only with --allow-private")
 	flags.StringVar(&o.Sample, "sample", strconv.Itoa(auditing.DefaultSample), "with --origin: compare `N` resources, chosen at random, or all")
 	flags.Uint64Var(&o.Seed, "seed", 0, "with --origin: choose the same sample as the run that printed this `NUMBER`")

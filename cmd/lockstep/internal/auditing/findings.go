@@ -40,6 +40,9 @@ func openFindings(name, format string, io term.IO) (*findings, error) {
 	if name == "" {
 		return &findings{}, nil
 	}
+	if format == "" && name == "-" {
+		format = "jsonl" // findings are written as they arrive
+	}
 	if format == "" {
 		format = strings.ToLower(strings.TrimPrefix(filepath.Ext(name), "."))
 	}
