@@ -77,9 +77,9 @@ func configured(text string) string { return words.Replace(text) }
 
 var words = strings.NewReplacer(
 	"run again with --max-delete ", "configure this upstream with max_delete: ",
-	"if the mirror is to become one of the other Source, run again with --baseline",
+	"if the mirror is to become one of the other Source, run sync with --baseline",
 	"if it is the same collection at another address, stop serve, remove .lockstep in the mirror of this upstream, run lockstep sync --adopt from that address to the mirror, and start serve again",
-	"run again with --baseline", "stop serve, run lockstep sync --baseline from this address to the mirror of this upstream, and start serve again",
+	"run sync with --baseline", "stop serve, run lockstep sync --baseline from this address to the mirror of this upstream, and start serve again",
 	"--include, --exclude and --type match none", "include, exclude and types match none",
 	"allow it with --allow-host ", "allow it with allow_hosts: ",
 )

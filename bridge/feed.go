@@ -42,7 +42,7 @@ func (f *feed) harvest(ctx context.Context, full bool) (bool, error) {
 	case errors.As(err, &another):
 		return false, &destination.RefusedError{
 			Reason: fmt.Sprintf("harvest %s: %v", fetch.Printable(f.uri), another),
-			Hint:   "to make it a mirror of the new feed, run again with --baseline",
+			Hint:   "to make it a mirror of the new feed, run sync with --baseline",
 		}
 	case errors.Is(err, atompmh.ErrEnded):
 		return false, fmt.Errorf("harvest %s: %w", fetch.Printable(f.uri), destination.ErrEnded)

@@ -272,7 +272,7 @@ func TestForeign(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := m.sync()
-	wantErr(t, r, err, destination.ErrIncomplete, "left alone; --adopt", `"a/mine"`)
+	wantErr(t, r, err, destination.ErrIncomplete, "left alone; sync --adopt", `"a/mine"`)
 	if r.Failed > 3 || r.Failed < 2 || r.Created < 1 {
 		t.Errorf("%s", counts(r))
 	}

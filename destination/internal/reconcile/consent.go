@@ -80,6 +80,6 @@ func number(n int64) string {
 func WentBack(set, how string) error {
 	return &report.RefusedError{
 		Reason: fmt.Sprintf("set %s: the Source went back in time: %s; the newer copies were kept", set, how),
-		Hint:   "if the mirror is to go back too, run again with --baseline", Consent: "--baseline",
+		Hint:   "if the mirror is to go back too, run sync with --baseline", Consent: "--baseline",
 	}
 }

@@ -86,7 +86,7 @@ func (m *Mirror) Take(ctx context.Context, address string, found *discover.Found
 	if !accepted && !t.Known && !m.Baseline {
 		return t, &report.RefusedError{
 			Reason: fmt.Sprintf("%s is another Source than the one mirrored here%s", fetch.Printable(fetch.WithoutUser(address)), m.difference(address, found)),
-			Hint:   "if the mirror is to become one of the other Source, run again with --baseline", Consent: "--baseline",
+			Hint:   "if the mirror is to become one of the other Source, run sync with --baseline", Consent: "--baseline",
 		}
 	}
 	chosen, err := m.Choose(found)

@@ -202,20 +202,20 @@ func (f *Fetcher) taken(ctx context.Context, a *plan.Action, err error, get func
 		}
 	}
 	if !f.Adopt && !f.OwnFiles {
-		return Outcome{Action: a, Err: fmt.Errorf("%w, which sync did not create and was left alone; --adopt takes over what is right", err)}
+		return Outcome{Action: a, Err: fmt.Errorf("%w, which sync did not create and was left alone; sync --adopt takes over what is right", err)}
 	}
 	if len(a.Hashes) == 0 && f.OwnFiles {
 		return f.compareTaken(ctx, a, taken, get)
 	}
 	if len(a.Hashes) == 0 {
-		return Outcome{Action: a, Err: fmt.Errorf("%w, and without a hash from the Source it cannot be known whether it is right; move it away, or give --adopt, which compares length and time", err)}
+		return Outcome{Action: a, Err: fmt.Errorf("%w, and without a hash from the Source it cannot be known whether it is right; move it away, or run sync --adopt, which compares length and time", err)}
 	}
 	length, got, herr := f.Hashers.Blob(ctx, f.Store, taken.Path, f.Hashers.Algorithms(a.Hashes))
 	if herr != nil {
 		return Outcome{Action: a, Err: fmt.Errorf("%w: %w", err, herr)}
 	}
 	if _, verr := content.Verify(a.Description(), length, got); verr != nil {
-		return Outcome{Action: a, Err: fmt.Errorf("%w, which sync did not create and was left alone: %w; --adopt --replace replaces it", err, verr)}
+		return Outcome{Action: a, Err: fmt.Errorf("%w, which sync did not create and was left alone: %w; sync --adopt --replace replaces it", err, verr)}
 	}
 	f.Names.Take(a.URI, taken.Path)
 	h := plan.NewHeld(a, f.Set, taken.Path)
@@ -239,7 +239,7 @@ func (f *Fetcher) compareTaken(ctx context.Context, a *plan.Action, taken *filen
 		return Outcome{Action: a, Err: fmt.Errorf("%w: %w", taken, err)}
 	}
 	if a.Length >= 0 && a.Length != info.Size {
-		return differs(&content.Error{URI: a.URI, What: "length", Want: fmt.Sprint(a.Length), Got: fmt.Sprint(info.Size)}, "--adopt --replace replaces it")
+		return differs(&content.Error{URI: a.URI, What: "length", Want: fmt.Sprint(a.Length), Got: fmt.Sprint(info.Size)}, "sync --adopt --replace replaces it")
 	}
 	f.Names.Take(a.URI, taken.Path)
 	o := get(&transfer{Fetcher: f, a: a, path: taken.Path})
