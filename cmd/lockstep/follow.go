@@ -4,11 +4,14 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/following"
 	"lockstep/cmd/lockstep/internal/mirrors"
 	"lockstep/cmd/lockstep/internal/syncing"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/destination"
 	"lockstep/internal/garbage"
 )
 
@@ -48,6 +51,9 @@ does nothing else: exit code 1 if one could not be ended.`,
 			if err := many.Check(cmd.Flags(), io.LookupEnv); err != nil {
 				return err
 			}
+			if err := config.RefuseUnmet(config.OnCommandLine(cmd.Flags(), io.LookupEnv), followNeeds(cmd.Flags(), o)...); !many.Are() && err != nil {
+				return err // the file of several mirrors has these keys, too
+			}
 			if err := o.Sync.RefuseSharedConfig(); many.Are() && err != nil {
 				return err
 			}
@@ -71,4 +77,12 @@ does nothing else: exit code 1 if one could not be ended.`,
 	o.Declare(cmd.Flags())
 	many.Declare(cmd.Flags())
 	return cmd
+}
+
+// followNeeds returns what flags of follow need, in order not to do nothing.
+func followNeeds(flags *pflag.FlagSet, o *following.Flags) []config.Need {
+	channel := flags.Lookup("channel").Value.String()
+	calledBack := o.Unsubscribe || channel == "" || channel == destination.ChannelHub
+	return append(config.Needs(flags, "access-log-format access-log", "failure-after on-failure ping-url", "lease callback"),
+		config.Need{Flags: []string{"callback"}, Not: "--channel " + channel, Met: calledBack})
 }

@@ -65,6 +65,9 @@ page is /-/hub on the admin socket, or with the admin token.`,
   lockstep serve files --hub http://127.0.0.1:8090/ --hub-token http://127.0.0.1:8090/=publish-token`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := config.RefuseWithout(cmd.Flags(), io.LookupEnv, []string{"access-log-format access-log", "failure-after on-failure ping-url"}); err != nil {
+				return err
+			}
 			return asService(cmd.Context(), out, io, func(ctx context.Context) error { return runHub(ctx, o, io) })
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/alert"
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/validation"
@@ -50,6 +51,9 @@ repository (oai-pmh:URL, or its address) the answers to a few requests are check
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !o.Rules {
 				return term.Usage(errors.New("validate: SOURCE or FILE is missing"), "usage: "+cmd.UseLine())
+			}
+			if err := config.RefuseUnmet(config.OnCommandLine(cmd.Flags(), io.LookupEnv), config.Need{Flags: []string{"seed"}, Not: "--sample 0", Met: o.Sample != "0"}); err != nil {
+				return err
 			}
 			o.Targets = args
 			return alerts.Watch(cmd.Context(), alert.Run{Command: cmd.Name(), Source: strings.Join(o.Sources(), " "), Roots: o.Network.Certificates}, io, exitCode, func(io term.IO, out *alert.Outcome) error {

@@ -173,19 +173,6 @@ func plainValueError(f *pflag.Flag, v string, err error) error {
 	return err
 }
 
-// RefuseWithout refuses flags that do nothing without another one: needed has pairs of
-// names, as "sample origin". In the environment they may be meant for other commands.
-func RefuseWithout(flags *pflag.FlagSet, lookup func(string) (string, bool), needed []string) error {
-	for _, pair := range needed {
-		name, without, _ := strings.Cut(pair, " ")
-		f, other := flags.Lookup(name), flags.Lookup(without)
-		if f.Changed && other.Value.String() == other.DefValue && !FromEnvironment(name, f.Value.String(), lookup) {
-			return term.Usage(errors.New("--"+name+" needs --"+without+": without it, it does nothing"), "give both, or leave out --"+name)
-		}
-	}
-	return nil
-}
-
 // RefuseEmptyFlags refuses a flag whose value on the command line is empty, which
 // an unset variable of a script usually makes it: --state "" is not the default
 // state. An empty --bandwidth means no limit, an empty --base-url the default in place of the

@@ -103,6 +103,9 @@ func (e *busyError) Unwrap() error { return e.RefusedError }
 // RetryAfter returns how long the hub asked to wait.
 func (e *busyError) RetryAfter() time.Duration { return e.RefusedError.RetryAfter }
 
+// CanEmbed reports whether the command can be a hub itself.
+func (o *Hubs) CanEmbed() bool { return o.embedded }
+
 // Elsewhere returns the hubs that are notified over the network.
 func (o *Hubs) Elsewhere() []string {
 	var hubs []string

@@ -100,6 +100,7 @@ func (o *Source) Watching() bool { return o.watch && !o.noWatch }
 // configuration file, then from defaults.
 func (o *Source) Settle(flags *pflag.FlagSet, args []string, lookup func(string) (string, bool)) error {
 	given := func(name string) bool { return flags.Changed(name) } // by the file, too, once it is read
+	typed := config.OnCommandLine(flags, lookup)
 	overrule := overruled{hash: given("hash"), include: given("include"), exclude: given("exclude"), dump: given("dump")}
 	if o.config != "" {
 		var err error
@@ -125,6 +126,9 @@ func (o *Source) Settle(flags *pflag.FlagSet, args []string, lookup func(string)
 	if err := o.Hubs.Settle(); err != nil {
 		return err
 	}
+	if err := config.RefuseUnmet(typed, o.needs(flags)...); err != nil {
+		return err
+	}
 	share, err := config.ParseShare(o.rehashText)
 	if err != nil {
 		return term.Usage(fmt.Errorf("--rehash %w", err), term.HintOf(err))
@@ -140,6 +144,29 @@ func (o *Source) Settle(flags *pflag.FlagSet, args []string, lookup func(string)
 		o.scanInterval = origins.Interval(o.scanInterval)
 	}
 	return nil
+}
+
+// needs returns what flags need, in order not to do nothing. The flags of serve are those of
+// a process that watches by default, and can be a hub itself.
+func (o *Source) needs(flags *pflag.FlagSet) []config.Need {
+	isAPI := func(c config.Set) bool { return c.Origin.Kind.Scheme == "api" }
+	needs := []config.Need{
+		{Flags: []string{"hub-token-file"}, Of: "--hub URL", Met: len(o.Hubs.Elsewhere()) > 0},
+		{Flags: []string{"api-token-file"}, Of: "an api: set", Met: slices.ContainsFunc(o.Sets, isAPI)},
+		{Flags: []string{"watch"}, Not: "--no-watch", Met: !o.watch || !o.noWatch},
+	}
+	if !o.Hubs.CanEmbed() {
+		return append(needs, config.Need{Flags: []string{"scan-interval", "notify-delay"}, Of: "--watch", Met: o.Watching()})
+	}
+	hub := config.Need{Not: "--hub off", Met: !slices.Contains(o.Hubs.URLs, hubflags.Off)}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Name, "hub-") && !strings.HasPrefix(f.Name, "hub-token") {
+			hub.Flags = append(hub.Flags, f.Name)
+		}
+	})
+	offersOAI := func(c config.Set) bool { return c.OffersOAI() }
+	oai := config.Need{Flags: []string{"oai-name", "oai-admin", "oai-sets"}, Of: "--oai-pmh", Met: flags.Lookup("oai-pmh").Value.String() == "true" || slices.ContainsFunc(o.Sets, offersOAI)}
+	return append(append(needs, hub, oai), config.Needs(flags, "access-log-format access-log", "failure-after on-failure ping-url")...)
 }
 
 // overruled holds which keys of a set are overridden by a flag or a variable.
