@@ -60,17 +60,18 @@ func Flag(cmd *cobra.Command, args []string, err error) string {
 			return list
 		}
 	}
-	if near := Nearest(name, flagsOf(cmd)); near != "" {
-		return "did you mean --" + near + "? " + list
-	}
+	own := flagsOf(cmd)
 	var others []string
 	for _, other := range cmd.Root().Commands() {
-		if other.Flags().Lookup(name) != nil {
+		if other.Flags().Lookup(name) != nil && !slices.Contains(own, name) {
 			others = append(others, other.CommandPath())
 		}
 	}
 	if len(others) > 0 {
 		return fmt.Sprintf("it is a flag of %s; %s", strings.Join(others, ", "), list)
+	}
+	if near := Nearest(name, own); near != "" {
+		return "did you mean --" + near + "? " + list
 	}
 	return list
 }
