@@ -55,7 +55,7 @@ const DefaultSample = 100
 // DeclareRepair declares the flags that say what a repair deletes.
 func (o *Options) DeclareRepair(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Delete, "delete", "", "`WHAT` --fix does about extra resources: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
-	flags.IntVar(&o.MaxDelete, "max-delete", destination.DefaultMaxDelete, "stop before --fix deletes more than this `PERCENT` of the mirror; 100 consents")
+	mirror.DeclareMaxDelete(flags, &o.MaxDelete, "stop before --fix deletes more than this `PERCENT` of the mirror; 100 consents")
 }
 
 // options returns what the flags mean to a Destination.

@@ -47,7 +47,7 @@ func (o *Flags) Declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.via, "via", "auto", "get contents by this `WAY`: list (a request for each), dump (packages wherever there are any), auto (what costs least)")
 	flags.BoolVar(&o.allVersions, "all-versions", false, "apply every version of what changed more than once, in order, where the Source still has it")
 	flags.StringVar(&o.delete, "delete", "", "`WHAT` to do about resources the Source no longer has: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
-	flags.IntVar(&o.maxDelete, "max-delete", destination.DefaultMaxDelete, "stop before deleting more than this `PERCENT` of the mirror; 100 consents")
+	mirror.DeclareMaxDelete(flags, &o.maxDelete, "stop before deleting more than this `PERCENT` of the mirror; 100 consents")
 	flags.BoolVar(&o.baseline, "baseline", false, "ignore saved progress: compare everything")
 	flags.BoolVar(&o.adopt, "adopt", false, "adopt existing files whose content is correct: by a hash, or, if the Source states none, by length and time")
 	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace existing files whose content is not correct")
