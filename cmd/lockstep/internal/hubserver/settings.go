@@ -111,6 +111,19 @@ func (s *Settings) Options(publicURL string) (o hub.Options, err error) {
 		}
 		*d.to = d.value
 	}
+	for _, d := range []struct {
+		flag, above string
+		value, most time.Duration
+	}{
+		{"lease-min", "lease-max", o.LeaseMin, o.LeaseMax},
+		{"lease-min", "lease-default", o.LeaseMin, o.LeaseDefault},
+		{"lease-default", "lease-max", o.LeaseDefault, o.LeaseMax},
+		{"retry-first", "retry-most", o.RetryFirst, o.RetryMost},
+	} {
+		if d.most > 0 && d.value > d.most {
+			return o, term.Usage(fmt.Errorf("--%[1]s%[2]s %[3]s is above --%[1]s%[4]s %[5]s", s.prefix, d.flag, d.value, d.above, d.most), "change one of them, or leave it out")
+		}
+	}
 	if o.MaxBody, err = config.ParseSize(s.maxBody); err != nil || o.MaxBody <= 0 {
 		return o, term.Usage(fmt.Errorf("--%smax-body %q: want a number of bytes", s.prefix, s.maxBody), "as 5242880, or 5MiB")
 	}

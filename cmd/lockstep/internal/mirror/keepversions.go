@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -29,7 +30,7 @@ func ParseKeepVersions(value string) (destination.Keep, error) {
 	}
 	v, err := config.ParseKeep(value)
 	if err != nil {
-		return destination.Keep{}, term.Usage(err, "to forget the versions that are kept, write "+keepNone)
+		return destination.Keep{}, term.Usage(fmt.Errorf("--keep-versions: %w", err), "to forget the versions that are kept, write "+keepNone)
 	}
 	return destination.Keep{All: v.All, Count: v.Count, Age: v.Age}, nil
 }
