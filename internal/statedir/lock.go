@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -60,8 +61,11 @@ func Lock(dir, command string) (release func(), err error) {
 		return nil, fmt.Errorf("lock the state in %s: %w", dir, err)
 	}
 	if !ok {
-		return nil, hinted{&inUseError{dir, readHolder(path)},
-			"stop that process first, or give this one a --state of its own"}
+		hint := "stop that process first"
+		if !strings.HasPrefix(command, "state ") { // which have no --state
+			hint += ", or give this one a --state of its own"
+		}
+		return nil, hinted{&inUseError{dir, readHolder(path)}, hint}
 	}
 	host, _ := os.Hostname() // only for messages
 	text, err := json.Marshal(holder{PID: os.Getpid(), Host: host, Command: command, Since: time.Now().UTC().Truncate(time.Second)})

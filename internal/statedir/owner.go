@@ -80,7 +80,7 @@ func OwnClaim(state State) (*Claim, error) {
 // place that belongs to another state is refused, unless that state is gone or
 // takeOver is set. Nothing is written before Take.
 func NewClaim(ctx context.Context, docs blob.Store, place string, state State, takeOver bool) (*Claim, error) {
-	return newClaim(ctx, docs, place, state, takeOver, subject{"documents", "%s is published from another state directory since %s, not from %s", "readers then compare everything"})
+	return newClaim(ctx, docs, place, state, takeOver, subject{"documents", "%s is published from another state directory since %s, not from %s", "clients then compare everything"})
 }
 
 // ClaimContents is NewClaim for a place of the contents that a Source keeps.
