@@ -63,6 +63,9 @@ func TestPages(t *testing.T) {
 		{"/-/api/v1/it?a=%2f", 200, "it GET /?a=%2f"},
 		{"/-/debug/pprof/", 200, "goroutine\n"},
 		{"/data%20x/-/debug/pprof/goroutine?debug=1", 200, "goroutine profile: total"},
+		{"/-/debug/pprof/heap?gc=1", 200, "\x1f\x8b"}, // compressed
+		{"/-/debug/pprof/profile?seconds=0.05", 200, "\x1f\x8b"},
+		{"/-/debug/pprof/trace?seconds=0.05", 200, "go 1."},
 		{"/-/debug/pprof/cmdline", 404, "Unknown profile"}, // flags can have passwords in them
 		{"/-/nothing", 404, "below /-/"},
 		{"/data%20x/a.txt", 404, "below /-/"},
