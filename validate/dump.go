@@ -87,7 +87,8 @@ func (s *set) dumped(ctx context.Context, list *document, i, share int) (ok bool
 }
 
 // packageTimes compares the times that a dump states of a package with those of its
-// manifest: a Destination chooses packages by them.
+// manifest: a Destination chooses packages by them. A package may be older than the dump,
+// if nothing in it has changed since.
 func packageTimes(p finding.Place, at string, list *document, e *resourcesync.Entry, manifest *resourcesync.Header) {
 	rule := "RS-RD-03"
 	if list.kind == finding.KindChangeDump {
@@ -103,9 +104,6 @@ func packageTimes(p finding.Place, at string, list *document, e *resourcesync.En
 			p.Warnf(rule, at, "%s %s, but the manifest of %s says %s", t.name, t.stated, e.Loc, t.manifest)
 			return
 		}
-	}
-	if isBefore(manifest.At, list.header.At) {
-		p.Warnf(rule, at, "%s was taken at %s, before the at of the dump, %s", e.Loc, manifest.At, list.header.At)
 	}
 }
 
