@@ -299,8 +299,9 @@ func (x *Sharing) follow(ctx context.Context) error {
 	return x.listen(ctx)
 }
 
-// news looks up to which number each topic has messages, also of other hubs. It reads everything again after
-// an error, when another server may answer, and if the store has lost messages.
+// news looks up to which number each topic has messages, also of other hubs. It reads
+// everything again if the store has lost messages, and after an error, when another
+// server may answer.
 func (x *Sharing) news(ctx context.Context) error {
 	if x.sharer == nil {
 		return nil
@@ -310,20 +311,28 @@ func (x *Sharing) news(ctx context.Context) error {
 	x.registry.mu.Unlock()
 	step := x.registry.step.Add(1)
 	topics, next, err := x.sharer.News(ctx, mark)
-	if err == nil && next >= mark {
-		if err = x.hear(ctx, topics, next, step); err == nil {
-			return nil
-		}
+	if err == nil && next < mark {
+		x.readAll()
+		step = x.registry.step.Add(1)
+		topics, next, err = x.sharer.News(ctx, 0)
+	}
+	if err == nil {
+		err = x.hear(ctx, topics, next, step)
+	}
+	if err == nil {
+		return nil
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) {
-		x.registry.mu.Lock()
-		x.mark = 0
-		x.registry.mu.Unlock()
+		x.readAll()
 	}
-	if err != nil {
-		return fmt.Errorf("look for news: %w", err)
-	}
-	return x.news(ctx)
+	return fmt.Errorf("look for news: %w", err)
+}
+
+// readAll has the next call of news read everything.
+func (x *Sharing) readAll() {
+	x.registry.mu.Lock()
+	x.mark = 0
+	x.registry.mu.Unlock()
 }
 
 // hear records what an operation that began at a step has found.

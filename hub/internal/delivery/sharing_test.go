@@ -179,3 +179,32 @@ func TestSlowStore(t *testing.T) {
 		}
 	})
 }
+
+// A forgetful store has lost messages when its primary server was replaced: its mark is lower than
+// one that it has returned. The hub is stopped while it asks.
+type forgetful struct {
+	handedOver
+	stop context.CancelFunc
+}
+
+func (s *forgetful) News(_ context.Context, mark int64) (map[string]int64, int64, error) {
+	if mark < 9 {
+		return nil, 9, nil
+	}
+	s.stop()
+	return nil, 3, nil
+}
+
+// TestStopAfterLoss: a hub ends that is stopped while it finds that the store has lost messages.
+func TestStopAfterLoss(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	store := &forgetful{handedOver{Mem: hubstore.NewMem()}, stop}
+	e := delivery.New(store, delivery.Options{
+		Tally: new(tally.Tally), Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Transport: http.DefaultTransport,
+		RetryFirst: time.Second, RetryMost: time.Second, RetryFor: time.Hour, Keep: time.Hour, Forget: time.Hour, Timeout: time.Second, MaxLog: 1 << 20,
+	})
+	if err := e.Run(ctx, nil, func() {}); err != nil {
+		t.Error(err)
+	}
+}
