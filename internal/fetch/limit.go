@@ -385,26 +385,42 @@ type pace struct {
 	rate    float64
 	divisor *divisor // of the rate
 
-	mu   sync.Mutex // guards the rest
-	next time.Time  // time of the next unit
-	hold time.Time  // no requests before this time
+	mu    sync.Mutex    // guards the rest
+	first chan struct{} // holds a token while one waits for the next time, and others for their turn
+	next  time.Time     // time of the next unit
+	hold  time.Time     // no requests before this time
 }
 
-// wait takes n units: it returns when those taken before have had their time.
+// wait takes n units: it returns when those taken before have had their time. One that ctx
+// ends takes none.
 func (p *pace) wait(ctx context.Context, n int) error {
-	p.mu.Lock()
 	if p.rate == 0 {
-		p.mu.Unlock()
 		return nil
 	}
-	now := time.Now()
-	at := p.next
-	if at.Before(now) {
-		at = now
+	at := time.Now()
+	p.mu.Lock()
+	if p.first == nil {
+		p.first = make(chan struct{}, 1)
 	}
-	p.next = at.Add(time.Duration(float64(n) * float64(p.divisor.get()) / p.rate * float64(time.Second)))
 	p.mu.Unlock()
-	return sleep(ctx, at.Sub(now))
+	select {
+	case p.first <- struct{}{}:
+		defer func() { <-p.first }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	p.mu.Lock()
+	if p.next.After(at) {
+		at = p.next
+	}
+	p.mu.Unlock()
+	if err := sleep(ctx, time.Until(at)); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next = at.Add(time.Duration(float64(n) * float64(p.divisor.get()) / p.rate * float64(time.Second)))
+	return nil
 }
 
 // pause delays all requests until t.

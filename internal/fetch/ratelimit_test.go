@@ -1,6 +1,7 @@
 package fetch_test
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"testing"
@@ -9,6 +10,28 @@ import (
 
 	"lockstep/internal/fetch"
 )
+
+// TestEndedWaitsTakeNothing: requests that are given up while they wait for the rate do not delay others.
+func TestEndedWaitsTakeNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &remote{}
+		c := wired(t, fetch.Options{Rate: 10}, s.serve)
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 500 {
+			wg.Go(func() {
+				_, _ = get(ctx, c, fetch.Request{URI: "/a"}) // most of them are given up
+			})
+		}
+		time.Sleep(time.Second)
+		stop()
+		wg.Wait()
+		if took := fetchAll(t, c, 100, 50); took > 11*time.Second || took < 9*time.Second {
+			t.Errorf("100 requests at 10 a second took %s", took)
+		}
+	})
+}
 
 // A host that answers only a number of requests a second, and 429 to the
 // others, delivers everything in about the corresponding time: no request fails
