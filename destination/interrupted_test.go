@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"lockstep/destination"
+	"lockstep/discover"
+	"lockstep/internal/fetch"
 )
 
 // TestInterruptedProgress: the last progress of a run that is interrupted has all that was done.
@@ -39,6 +42,38 @@ func TestInterruptedProgress(t *testing.T) {
 	report, err := m.destination().Sync(ctx, m.address())
 	if !errors.Is(err, context.Canceled) || done.Load() < report.Created {
 		t.Errorf("%v: progress of %d, %d created", err, done.Load(), report.Created)
+	}
+}
+
+// TestInterruptedHasNoFailures: what a run that is interrupted has not begun, or not finished, has not failed,
+// whatever the cause of the interruption.
+func TestInterruptedHasNoFailures(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	for i := range 200 {
+		s.put(fmt.Sprintf("/d/%03d", i), "content")
+	}
+	m := newMirror(t, s)
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	s.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/d/") {
+			stop(errors.New("the operator stops it"))
+		}
+		return false
+	})
+	c, err := fetch.New(fetch.Options{Home: discover.Home(m.address()), Rate: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	d, err := destination.New(m.store, m.journal, c, m.opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.Sync(ctx, m.address())
+	if err == nil || r.Failed != 0 || len(r.Failures) != 0 || r.Complete {
+		t.Errorf("%v: %d failed, %v", err, r.Failed, r.Failures)
 	}
 }
 

@@ -24,5 +24,5 @@ func IsLocal(err error) bool {
 // IsCanceled reports whether err says only that the caller canceled the run, whose
 // context is ctx. Without a look at it, a connection that timed out would count, too.
 func IsCanceled(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx)))
 }

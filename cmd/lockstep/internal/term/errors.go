@@ -12,17 +12,24 @@ import (
 
 var (
 	// ErrInterrupted is the cause of a context that a signal ended.
-	ErrInterrupted = errors.New("interrupted")
+	ErrInterrupted error = interruptedError{}
 
 	// ErrTerminated is ErrInterrupted if the signal was SIGTERM, which is how the
 	// managers of services end them.
 	ErrTerminated error = terminatedError{}
 )
 
+type interruptedError struct{}
+
+func (interruptedError) Error() string        { return "interrupted" }
+func (interruptedError) Is(target error) bool { return target == context.Canceled }
+
 type terminatedError struct{}
 
-func (terminatedError) Error() string        { return ErrInterrupted.Error() }
-func (terminatedError) Is(target error) bool { return target == ErrInterrupted }
+func (terminatedError) Error() string { return ErrInterrupted.Error() }
+func (terminatedError) Is(target error) bool {
+	return target == ErrInterrupted || target == context.Canceled
+}
 
 // EndOfService returns the error of a command that works until it is stopped: nil after
 // SIGTERM, which has stopped it as intended. What broke off because of that is logged.
