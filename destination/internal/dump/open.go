@@ -85,6 +85,7 @@ type opening struct {
 	total   int64 // of the package
 	hash    *resourcesync.Hasher
 	n       int64 // bytes received
+	end     int64 // where the package that is being received ends; at most 0: unknown
 	file    File
 	warning string // from verifying the package
 }
@@ -161,7 +162,8 @@ var errNoEnd = errors.New("the server sends another part of it than was asked fo
 // requests returns the requests for the end of the package, to be tried in order:
 // by the offset of its start, because some servers do not support suffix ranges; by
 // its length, if the total is unknown or wrong; and for the whole package, if it is
-// empty or the server handles ranges incorrectly.
+// empty or the server handles ranges incorrectly, once more if that was interrupted and
+// what came then was not the rest of it.
 func (o *opening) requests() []*fetch.Request {
 	ask := func(from, last int64) *fetch.Request {
 		return &fetch.Request{URI: o.src.URI, RangeFrom: from, RangeLast: last, Document: true, NoCache: o.noCache}
@@ -169,11 +171,11 @@ func (o *opening) requests() []*fetch.Request {
 	all, tail := ask(0, 0), o.guessTail()
 	switch n := o.src.Length; {
 	case o.whole:
-		return []*fetch.Request{all}
+		return []*fetch.Request{all, ask(0, 0)}
 	case n > tail:
-		return []*fetch.Request{ask(n-tail, 0), ask(0, tail), all}
+		return []*fetch.Request{ask(n-tail, 0), ask(0, tail), all, ask(0, 0)}
 	}
-	return []*fetch.Request{ask(0, tail), all}
+	return []*fetch.Request{ask(0, tail), all, ask(0, 0)}
 }
 
 // reuse uses a package that was fetched before to read its manifest.
@@ -233,12 +235,17 @@ func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Respon
 		o.hash = content.NewHasher(o.src.Hashes, o.k.all)
 		o.spool = &spool{hash: o.hash}
 	}
-	if resp.Status != http.StatusPartialContent && o.n > 0 {
-		if err := o.spool.restart(); err != nil {
-			return err
+	if resp.Status != http.StatusPartialContent {
+		o.end = resp.Length
+		if o.n > 0 {
+			if err := o.spool.restart(); err != nil {
+				return err
+			}
+			o.n = 0
+			o.hash.Reset()
 		}
-		o.n = 0
-		o.hash.Reset()
+	} else if reason := o.misfit(r, resp); reason != "" {
+		return &fetch.RangeError{From: r.RangeFrom, ContentRange: resp.Header.Get("Content-Range"), Reason: reason}
 	}
 	limit := int64(maxSpool)
 	if n := o.src.Length; n >= 0 && n < maxSpool/2 {
@@ -255,10 +262,25 @@ func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Respon
 		return nil
 	}
 	r.RangeLast, r.RangeFrom, r.IfRange = 0, 0, ""
-	if etag := resp.Header.Get("ETag"); etag != "" && !strings.HasPrefix(etag, "W/") {
+	if etag := resp.Header.Get("ETag"); etag != "" && !strings.HasPrefix(etag, "W/") && resp.Header.Get("Content-Encoding") == "" {
 		r.RangeFrom, r.IfRange = o.n, etag
 	}
 	return err
+}
+
+// misfit says why a partial response is not the rest of what was received; empty: it is.
+func (o *opening) misfit(r *fetch.Request, resp *fetch.Response) string {
+	end := resp.Range.Total
+	if end < 0 {
+		end = resp.Range.Last + 1 // the rest was requested
+	}
+	switch etag := resp.Header.Get("ETag"); {
+	case etag != r.IfRange: // RFC 9110, section 15.3.7
+		return "it is not a part of " + fetch.Printable(r.IfRange)
+	case o.end > 0 && end != o.end:
+		return fmt.Sprintf("the package that it should continue has %d bytes", o.end)
+	}
+	return ""
 }
 
 // verify checks the package as a whole, as far as possible (RS-ZIP-09).
