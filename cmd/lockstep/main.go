@@ -35,6 +35,7 @@ import (
 	"lockstep/cmd/lockstep/internal/validation"
 	"lockstep/destination"
 	"lockstep/intake"
+	"lockstep/internal/newerstate"
 	"lockstep/storage/sqlite"
 )
 
@@ -77,7 +78,7 @@ func run(args []string, io term.IO) int {
 		err = term.WithHint(err, "free space there, and run the same command again")
 	case errors.Is(err, sqlite.ErrDamaged):
 		err = term.WithHint(err, "restore it from a backup: lockstep state restore FILE DIR")
-	case err != nil && strings.Contains(err.Error(), "written by a newer version"): // of databases, and of the state of documents, which has no type
+	case errors.Is(err, newerstate.Err):
 		err = term.WithHint(err, "use that version, or restore the backup from before the upgrade")
 	}
 	if !stdout.written.Load() {

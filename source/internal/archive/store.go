@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/internal/newerstate"
 	"lockstep/resourcesync"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
@@ -216,7 +217,7 @@ func (s *Archives) remembered(ctx context.Context, set string, dumps bool) (*mem
 		return fresh, nil
 	}
 	if m.Version > version {
-		return nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", name, m.Version, version)
+		return nil, newerstate.Document(name, m.Version, version)
 	}
 	if m.CapabilityList != fresh.CapabilityList {
 		return fresh, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/internal/newerstate"
 	"lockstep/source/internal/names"
 )
 
@@ -78,7 +79,7 @@ func (s *Feeds) load(ctx context.Context, set string) (st *state, lost *feed, fr
 		case err != nil:
 			s.docs.Log.WarnContext(ctx, "state of the feed is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		case known.Version > stateVersion:
-			return nil, nil, true, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.Feed(set).State(), known.Version, stateVersion)
+			return nil, nil, true, newerstate.Document(names.Feed(set).State(), known.Version, stateVersion)
 		case known.CapabilityList == st.CapabilityList && known.sound(set):
 			st, st.known = known, true
 		}

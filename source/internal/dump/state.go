@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/internal/newerstate"
 	"lockstep/resourcesync"
 	"lockstep/source/internal/archive"
 	"lockstep/source/internal/describe"
@@ -241,7 +242,7 @@ func (s *Dumps) load(ctx context.Context, set string) (*state, error) {
 		return fresh, nil
 	}
 	if st.Version > stateVersion {
-		return nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.Dumps(set).State(), st.Version, stateVersion)
+		return nil, newerstate.Document(names.Dumps(set).State(), st.Version, stateVersion)
 	}
 	if st.CapabilityList != fresh.CapabilityList {
 		return fresh, nil

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/internal/newerstate"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 	"lockstep/source/internal/sections"
@@ -190,7 +191,7 @@ func (s *Lists) load(ctx context.Context, set, capabilityList string) (*state, e
 		return fresh, nil
 	}
 	if st.Version > stateVersion {
-		return nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.Set(set).State(), st.Version, stateVersion)
+		return nil, newerstate.Document(names.Set(set).State(), st.Version, stateVersion)
 	}
 	if st.CapabilityList != capabilityList {
 		return fresh, nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/internal/newerstate"
 	"lockstep/source/internal/names"
 )
 
@@ -106,7 +107,7 @@ func (s *Channels) loadChannel(ctx context.Context, c *Channel) (*storedChannel,
 		return &storedChannel{}, nil, nil
 	}
 	if stored.Version > stateVersion {
-		return nil, nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.Set(c.set.Name).NotifyState(), stored.Version, stateVersion)
+		return nil, nil, newerstate.Document(names.Set(c.set.Name).NotifyState(), stored.Version, stateVersion)
 	}
 	if stored.CapabilityList != s.opts.Docs.CapabilityList(c.set.Name) {
 		return &storedChannel{}, nil, nil

@@ -9,10 +9,12 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"lockstep/internal/newerstate"
 )
 
 // ErrNewer reports a database that a newer version of the program has written.
-var ErrNewer = errors.New("written by a newer version of lockstep")
+var ErrNewer = newerstate.Err
 
 // ErrOlder reports a database with an older schema, which is not migrated unless that is requested.
 var ErrOlder = errors.New("the database has to be migrated")
