@@ -17,6 +17,7 @@ import (
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/selection"
 	"lockstep/destination/internal/transfer"
+	"lockstep/destination/internal/turns"
 	"lockstep/destination/journal"
 	"lockstep/destination/share"
 	"lockstep/discover"
@@ -144,6 +145,7 @@ type Destination struct {
 	shared   *transfer.Shared // by all transfers
 	packages *dump.Opener     // opens packages
 	compare  bool             // runs compare all resources, whatever is known
+	patience time.Duration    // for which a set may be slow while others wait
 
 	follows    bool          // used by a Follower
 	doubtEvery time.Duration // of a Follower: how often all of a set is compared because its documents do not list what was notified
@@ -211,7 +213,7 @@ func New(store blob.Store, j journal.Journal, c *fetch.Client, o Options) (*Dest
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	d := &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, open: open, kept: kept, selects: sel,
-		shared: transfer.NewShared(), log: o.Logger, clock: time.Now}
+		shared: transfer.NewShared(), log: o.Logger, clock: time.Now, patience: turns.Patience}
 	room := o.Scratch
 	if room == nil {
 		room, _ = store.(blob.Scratcher)

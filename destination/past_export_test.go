@@ -52,3 +52,6 @@ func (d *Destination) keptText(ctx context.Context, h *journal.Held) (string, er
 
 // ErrNoPast is the error of Past where the state is unknown.
 var ErrNoPast = history.ErrUnknown
+
+// SetPatience sets for how long a set may be slow while others wait.
+func (d *Destination) SetPatience(patience time.Duration) { d.patience = patience }

@@ -13,6 +13,7 @@ import (
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/proof"
 	"lockstep/destination/internal/state"
+	"lockstep/destination/internal/turns"
 	"lockstep/internal/fetch"
 )
 
@@ -25,10 +26,11 @@ type session struct {
 	report counting.Report
 	past   *pastRun // the mirror is brought to a past state of the collection; nil: to the present one
 
-	passing    map[int]int64 // counts by set what failed and is tried again at the end of the run; nil: nothing is
-	withdrawn  map[int]bool  // numbers of the sets that the Source has withdrawn, and whose files stay
-	damaged    map[int]bool  // numbers of the sets with files that the local check found damaged
-	unrepaired int           // files that are damaged or cannot be examined, and that no set can repair
+	earlier    map[int]SetReport // what was done for sets whose turn ended early; nil: there are none
+	passing    map[int]int64     // counts by set what failed and is tried again at the end of the run; nil: nothing is
+	withdrawn  map[int]bool      // numbers of the sets that the Source has withdrawn, and whose files stay
+	damaged    map[int]bool      // numbers of the sets with files that the local check found damaged
+	unrepaired int               // files that are damaged or cannot be examined, and that no set can repair
 }
 
 // newSession returns a session for the Source at address whose changes are passed to
@@ -188,9 +190,21 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	if !s.d.opts.DryRun && s.past == nil {
 		s.passing = map[int]int64{}
 	}
+	waiting := make([]turn, len(sets))
 	for i, set := range sets {
-		s.d.emit(Event{Kind: EventSet, Set: set.Name, Progress: Progress{Set: i + 1, Sets: len(sets)}})
-		err := s.syncOne(ctx, set)
+		waiting[i] = turn{set, i + 1, s.d.patience}
+	}
+	for len(waiting) > 0 {
+		next := waiting[0]
+		waiting = waiting[1:]
+		set := next.set
+		s.d.emit(Event{Kind: EventSet, Set: set.Name, Progress: Progress{Set: next.number, Sets: len(sets)}})
+		err := s.takeTurn(ctx, next, len(waiting) > 0)
+		if errors.Is(err, turns.ErrSlow) {
+			next.patience *= 2
+			waiting = append(waiting, next)
+			continue
+		}
 		switch {
 		case err == nil:
 		case errors.Is(err, ErrRefused):
@@ -236,23 +250,65 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	return fmt.Errorf("%w: %s", ErrIncomplete, s.report.Shortfall())
 }
 
-// syncOne brings a set into step, and records the result for it separately.
-func (s *session) syncOne(ctx context.Context, set *setState) error {
-	return s.bring(set, func() error {
-		if err := syncSet(ctx, s, set); err != nil {
+// A turn is that of a set in a run over several.
+type turn struct {
+	set      *setState
+	number   int           // of the set in the run
+	patience time.Duration // for which it may be slow while others wait
+}
+
+// takeTurn brings a set into step, and records the result for it separately. If it is slow
+// while others wait, the error is [turns.ErrSlow]: what is finished is kept, and the rest is
+// done in a later turn.
+func (s *session) takeTurn(ctx context.Context, t turn, others bool) error {
+	if !others {
+		return s.syncOne(ctx, t.set)
+	}
+	return s.bring(t.set, func() error {
+		before := s.report
+		watched, done := turns.Watch(ctx, s.d.client, t.patience)
+		defer done()
+		err := pullSet(watched, s, t.set)
+		if err == nil || !errors.Is(context.Cause(watched), turns.ErrSlow) {
 			return err
 		}
-		return s.pulled(ctx, set)
+		if s.earlier == nil {
+			s.earlier = map[int]SetReport{}
+		}
+		s.earlier[t.set.Number] = s.report.Postpone(&before, s.earlier[t.set.Number])
+		delete(s.passing, t.set.Number)
+		s.warn(t.set.URI, fmt.Sprintf("set %s: little has arrived from the Source for %v, so the other sets go first", fetch.Printable(t.set.Name), t.patience))
+		return turns.ErrSlow
 	})
 }
 
-// bring calls do, which works on a set, and records the result for the set.
+// syncOne brings a set into step, however long it takes, and records the result for it
+// separately.
+func (s *session) syncOne(ctx context.Context, set *setState) error {
+	return s.bring(set, func() error { return pullSet(ctx, s, set) })
+}
+
+// pullSet brings a set into step by its documents.
+func pullSet(ctx context.Context, s *session, set *setState) error {
+	if err := syncSet(ctx, s, set); err != nil {
+		return err
+	}
+	return s.pulled(ctx, set)
+}
+
+// bring calls do, which works on a set, and records the result for the set unless its turn
+// has ended early.
 func (s *session) bring(set *setState, do func() error) error {
 	begun := newMeter(s.d.client)
 	before := s.report
 	s.report.Mode, s.report.Via = "", ""
 	err := do()
-	r := SetReport{URI: set.URI, Name: fetch.Printable(set.Name), SyncedUntil: set.SyncedUntil(), AsOf: set.AsOf}
+	if errors.Is(err, turns.ErrSlow) {
+		s.report.Mode, s.report.Via = before.Mode, before.Via
+		return err
+	}
+	r := s.earlier[set.Number]
+	r.URI, r.Name, r.SyncedUntil, r.AsOf = set.URI, fetch.Printable(set.Name), set.SyncedUntil(), set.AsOf
 	_, r.Bytes, r.Elapsed = begun.since(s.d.client)
 	r = s.report.AddSet(r, &before, err, reasonsOf(s, set))
 	s.d.emit(Event{Kind: EventDone, Set: set.Name, Result: r})

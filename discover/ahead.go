@@ -63,12 +63,14 @@ func (f *finder) load(ctx context.Context, uri string) (*page, error) {
 		return openPage(ctx, f.client, fetch.Request{URI: uri, Once: f.once})
 	}
 	delete(f.loads, key)
-	<-l.done // ends with ctx
+	stop := context.AfterFunc(ctx, l.cancel)
+	<-l.done
 	if l.err == nil {
 		l.page.uri = uri
-		l.page.body = &loadedBody{l.page.body, l.cancel}
+		l.page.body = &loadedBody{l.page.body, func() { stop(); l.cancel() }}
 		return l.page, nil
 	}
+	stop()
 	l.cancel()
 	var status *fetch.StatusError
 	answered := errors.As(l.err, &status)
@@ -113,7 +115,7 @@ func (f *finder) drop() {
 // A loadedBody is the body of a page that was requested ahead.
 type loadedBody struct {
 	io.ReadCloser
-	cancel context.CancelFunc
+	cancel func()
 }
 
 func (b *loadedBody) Close() error {

@@ -273,6 +273,7 @@ func (f *finder) refused(ctx context.Context, u *url.URL, status *fetch.StatusEr
 	if retryable(status.Status) {
 		return f.unavailable(ctx, u, err)
 	}
+	f.found.Absent = !isRoot(u.Path) && isGone(err)
 	return f.lastResort(ctx, u.String(), f.search(ctx, u))
 }
 

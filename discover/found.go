@@ -25,6 +25,7 @@ type Found struct {
 	Sets              []Set
 	Foreign           *Foreign `json:",omitempty"` // instead of Sets: what has to be harvested by another protocol
 	Way               []Step
+	Absent            bool `json:"-"` // Address has a path at which there is nothing, and the sets are those of its site
 }
 
 // Robots is a robots.txt that named the sets: its Sitemap lines list them as a Source

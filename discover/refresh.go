@@ -125,7 +125,7 @@ func Refresh(ctx context.Context, c *fetch.Client, found *Found) (*Found, bool, 
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
-			moved[i] = refresh(ctx, c, &now.Sets[i])
+			moved[i] = refresh(ctx, c, &now.Sets[i], len(now.Sets) == 1)
 			<-slots
 		})
 	}
@@ -257,25 +257,28 @@ func isGone(err error) bool {
 
 // refresh reads the Capability List of s again if it changed, and reports
 // whether it did.
-func refresh(ctx context.Context, c *fetch.Client, s *Set) bool {
-	d, err := Open(ctx, c, s.CapabilityList, s.Validators)
-	if errors.Is(err, ErrNotModified) {
-		return false
-	}
+func refresh(ctx context.Context, c *fetch.Client, s *Set, alone bool) bool {
 	now := *s
-	if err == nil {
-		if d.Header.Capability == resourcesync.CapabilityList && !d.Header.Index {
-			now, err = readSet(d)
-			now.Name = s.Name
-		} else {
-			err = fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(d.URI), kind(&d.Header))
+	err := withinSetTime(ctx, s.CapabilityList, alone, func(ctx context.Context) error {
+		d, err := Open(ctx, c, s.CapabilityList, s.Validators)
+		if err != nil {
+			return err
 		}
-		_ = d.Close() // read to its end, or err gives the reason
-	}
-	if err != nil {
+		defer d.Close() // read to its end, or err gives the reason
+		if d.Header.Capability != resourcesync.CapabilityList || d.Header.Index {
+			return fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(d.URI), kind(&d.Header))
+		}
+		now, err = readSet(d)
+		now.Name = s.Name
+		return err
+	})
+	switch {
+	case errors.Is(err, ErrNotModified):
+		return false
+	case err != nil:
 		s.Err = err
-		return true
+	default:
+		*s = now
 	}
-	*s = now
 	return true
 }

@@ -196,26 +196,12 @@ func (f *finder) above(ctx context.Context, d *Document, up string) (done bool, 
 
 // description adds every set that d lists.
 func (f *finder) description(ctx context.Context, d *Document, depth int) error {
-	locs, err := readLocs(d, maxSets)
+	locs, err := f.found.locs(d, depth)
 	if err != nil {
 		return err
 	}
-	f.found.step(d.URI, "%s of %d", kind(&d.Header), len(locs))
-	if depth == 0 {
-		f.found.SourceDescription, f.found.Validators, f.found.All = d.URI, d.Validators, true
-	}
-	f.found.Again = f.found.Again || depth > 0 // documents below it may change without it
-	for i, loc := range locs {
-		if f.found.knows(loc) {
-			continue // another Source Description of the same index lists it too
-		}
-		f.ahead(ctx, false, locs[i:min(i+maxAhead, len(locs))]...)
-		if err := f.set(ctx, loc, depth); err != nil {
-			if ctx.Err() != nil || errors.Is(err, errPages) {
-				return err
-			}
-			f.found.unread(loc, err)
-		}
+	if err := addSets(ctx, f, locs, depth); err != nil {
+		return err
 	}
 	if len(locs) == 0 && depth == 0 {
 		return fmt.Errorf("read %s: it lists no set", fetch.Printable(d.URI))
@@ -223,29 +209,71 @@ func (f *finder) description(ctx context.Context, d *Document, depth int) error 
 	return nil
 }
 
-// set adds the set or sets at loc, which a Source Description names.
-func (f *finder) set(ctx context.Context, loc string, depth int) error {
-	d, err := f.openDocument(ctx, loc)
+// locs reads what a Source Description names.
+func (f *Found) locs(d *Document, depth int) ([]string, error) {
+	locs, err := readLocs(d, maxSets)
 	if err != nil {
+		return nil, err
+	}
+	f.step(d.URI, "%s of %d", kind(&d.Header), len(locs))
+	if depth == 0 {
+		f.SourceDescription, f.Validators, f.All = d.URI, d.Validators, true
+	}
+	f.Again = f.Again || depth > 0 // documents below it may change without it
+	return locs, nil
+}
+
+// addSets adds the sets that a Source Description names.
+func addSets(ctx context.Context, f *finder, locs []string, depth int) error {
+	for i, loc := range locs {
+		if f.found.knows(loc) {
+			continue // another Source Description of the same index lists it too
+		}
+		f.ahead(ctx, false, locs[i:min(i+maxAhead, len(locs))]...)
+		if err := f.set(ctx, loc, len(locs) == 1 && depth == 0, depth); err != nil {
+			if ctx.Err() != nil || errors.Is(err, errPages) {
+				return err
+			}
+			f.found.unread(loc, err)
+		}
+	}
+	return nil
+}
+
+// set adds the set or sets at loc, which a Source Description names. Unless it is alone, its
+// document has to arrive within setTime.
+func (f *finder) set(ctx context.Context, loc string, alone bool, depth int) error {
+	var below []string
+	more := false
+	err := withinSetTime(ctx, loc, alone, func(ctx context.Context) error {
+		d, err := f.openDocument(ctx, loc)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		h := &d.Header
+		switch {
+		case h.Capability == resourcesync.Description, h.Capability == resourcesync.CapabilityList && h.Index:
+			if depth+1 >= maxDescriptions {
+				return fmt.Errorf("read %s: more than %d Source Descriptions within each other", fetch.Printable(loc), maxDescriptions)
+			}
+			below, err = f.found.locs(d, depth+1)
+			more = err == nil
+			return err
+		case h.Capability == resourcesync.CapabilityList:
+			s, err := readSet(d)
+			if err == nil {
+				f.found.step(loc, "Capability List: %s", s.offers())
+				f.found.add(s)
+			}
+			return err
+		}
+		return fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(loc), kind(h))
+	})
+	if err != nil || !more {
 		return err
 	}
-	defer d.Close()
-	h := &d.Header
-	switch {
-	case h.Capability == resourcesync.Description, h.Capability == resourcesync.CapabilityList && h.Index:
-		if depth+1 >= maxDescriptions {
-			return fmt.Errorf("read %s: more than %d Source Descriptions within each other", fetch.Printable(loc), maxDescriptions)
-		}
-		return f.description(ctx, d, depth+1)
-	case h.Capability == resourcesync.CapabilityList:
-		s, err := readSet(d)
-		if err == nil {
-			f.found.step(loc, "Capability List: %s", s.offers())
-			f.found.add(s)
-		}
-		return err
-	}
-	return fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(loc), kind(h))
+	return addSets(ctx, f, below, depth+1)
 }
 
 // readLocs returns the locs of d's entries, each once.

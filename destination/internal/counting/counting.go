@@ -53,11 +53,11 @@ func (r *Report) Add(o *Report) {
 
 // AddSet adds the result of a set that ended with err: what was counted since before,
 // and the reasons why it is not certain that the set is complete. The fields of set
-// that are not counted are given. AddSet returns the result.
+// that are not counted are given, and what was counted in earlier turns. AddSet returns the result.
 func (r *Report) AddSet(set report.SetReport, before *Report, err error, reasons []report.Unproven) report.SetReport {
 	d := r.Since(before)
 	set.Mode, set.Via = d.Mode, d.Via
-	set.Created, set.Updated, set.Deleted = d.Created, d.Updated, d.Deleted
+	set.Created, set.Updated, set.Deleted = set.Created+d.Created, set.Updated+d.Updated, set.Deleted+d.Deleted
 	set.Unchanged, set.Failed, set.Refused = d.Unchanged, d.Failed, d.Refused
 	if r.AddUnproven(reasons); len(reasons) > 0 {
 		set.LeaveOpen()
@@ -78,6 +78,20 @@ func failures(set *report.SetReport) string {
 		return ""
 	}
 	return fmt.Sprintf("%d failed, %d refused", set.Failed, set.Refused)
+}
+
+// Postpone withdraws the result of a set that was interrupted, and is done again later: failures
+// since before, and what was found in step. It returns what was done, in addition to earlier.
+func (r *Report) Postpone(before *Report, earlier report.SetReport) report.SetReport {
+	d := r.Since(before)
+	earlier.Created += d.Created
+	earlier.Updated += d.Updated
+	earlier.Deleted += d.Deleted
+	now := *r
+	*r = *before
+	r.Created, r.Updated, r.Deleted, r.By = now.Created, now.Updated, now.Deleted, now.By
+	r.Moved, r.NotKept, r.Warnings, r.repeated = now.Moved, now.NotKept, now.Warnings, now.repeated
+	return earlier
 }
 
 // Recount adds what was counted since before to the result of a set, whose failures

@@ -58,6 +58,9 @@ func (m *Mirror) Find(ctx context.Context, address string) (found *discover.Foun
 	for _, step := range found.Way[:min(len(found.Way), report.MaxListed)] {
 		m.Report.Way = append(m.Report.Way, step.String())
 	}
+	if found.Absent {
+		m.Warn(address, fmt.Sprintf("there is nothing at %s: the documents of the site are used, which may be those of other collections; see 'lockstep explore %[1]s'", fetch.Printable(found.Address)))
+	}
 	if m.State.Origin == "" || m.isUnproven() {
 		m.State.Origin = originOf(found)
 	}
