@@ -34,6 +34,7 @@ var rooms = []room{
 	{"internal/freeport", "", ""},
 	{"internal/garbage", "", ""},
 	{"internal/hangup", "", ""},
+	{"internal/newerstate", "", ""},
 	{"internal/ondemand", "", ""},
 	{"internal/iri", "", ""},
 	{"internal/hashlanes", "", "github.com/klauspost/cpuid/v2 golang.org/x/sys"},
@@ -144,21 +145,21 @@ var rooms = []room{
 	{"intake/contentstest", "intake", ""},
 	{"source/internal/names", "internal/iri resourcesync", "golang.org/x/text"},
 	{"source/internal/document", "blob catalog resourcesync source/internal/names", ""},
-	{"source/internal/archive", "catalog resourcesync source/internal/document source/internal/names", ""},
+	{"source/internal/archive", "catalog internal/newerstate resourcesync source/internal/document source/internal/names", ""},
 	{"source/internal/describe", "catalog internal/iri internal/linkrel memento resourcesync source/internal/document source/internal/names", "github.com/bmatcuk/doublestar/v4"},
-	{"source/internal/atom", "atompmh blob catalog internal/extsort resourcesync source/internal/describe source/internal/document source/internal/names", ""},
+	{"source/internal/atom", "atompmh blob catalog internal/extsort internal/newerstate resourcesync source/internal/describe source/internal/document source/internal/names", ""},
 	{"source/internal/zipfile", "", "github.com/klauspost/compress"},
 	{"source/internal/pack", "blob catalog resourcesync source/internal/describe source/internal/document source/internal/names source/internal/zipfile", "github.com/klauspost/compress golang.org/x/sync"},
 	{"source/internal/server", "internal/connlimit", ""},
 	{"source/internal/demand", "catalog internal/hangup resourcesync source/internal/describe source/internal/document source/internal/names source/internal/pack source/internal/server", ""},
-	{"source/internal/notify", "catalog resourcesync source/internal/describe source/internal/document source/internal/names", ""},
+	{"source/internal/notify", "catalog internal/newerstate resourcesync source/internal/describe source/internal/document source/internal/names", ""},
 	{"source/internal/page", "atompmh internal/webpage", ""},
 	{"source/internal/description", "atompmh blob resourcesync source/internal/document source/internal/names source/internal/notify source/internal/page", ""},
-	{"source/internal/dump", "blob catalog resourcesync source/internal/archive source/internal/describe source/internal/document source/internal/names source/internal/pack", "golang.org/x/sync"},
+	{"source/internal/dump", "blob catalog internal/newerstate resourcesync source/internal/archive source/internal/describe source/internal/document source/internal/names source/internal/pack", "golang.org/x/sync"},
 	{"source/internal/front", "internal/connlimit internal/negotiate", ""},
 	{"source/internal/variant", "blob source/internal/names", "github.com/klauspost/compress"},
 	{"source/internal/sections", "catalog resourcesync", ""},
-	{"source/internal/lists", "blob catalog resourcesync source/internal/archive source/internal/describe source/internal/document source/internal/names source/internal/sections source/internal/variant", "golang.org/x/sync"},
+	{"source/internal/lists", "blob catalog internal/newerstate resourcesync source/internal/archive source/internal/describe source/internal/document source/internal/names source/internal/sections source/internal/variant", "golang.org/x/sync"},
 	{"source/internal/serve", "atompmh blob catalog internal/hangup internal/negotiate internal/reader memento resourcesync source/internal/demand source/internal/describe source/internal/document source/internal/names source/internal/notify source/internal/page", "github.com/klauspost/compress golang.org/x/sync"},
 	{"source", "atompmh blob catalog internal/reader memento resourcesync source/internal/archive source/internal/atom source/internal/demand source/internal/describe source/internal/description source/internal/document source/internal/dump source/internal/front source/internal/lists source/internal/names source/internal/notify source/internal/page source/internal/serve source/internal/server source/internal/variant", ""},
 	{"destination/filename", "blob", "golang.org/x/text"},
@@ -220,6 +221,7 @@ var rooms = []room{
 	{"destination/internal/reclaim", "blob destination/filename destination/internal/counting destination/internal/entries destination/internal/scratch destination/internal/sets destination/internal/stage destination/journal internal/extsort internal/fetch", ""},
 	{"destination/internal/rows", "destination/internal/history destination/internal/outbox destination/journal destination/report resourcesync", ""},
 	{"destination/internal/recovery", "blob destination/filename destination/internal/failure destination/internal/intent destination/internal/places destination/internal/plan destination/internal/rows destination/internal/saved destination/journal destination/report resourcesync", ""},
+	{"destination/internal/turns", "", ""},
 	{"destination/internal/substitute", "destination/internal/dump destination/internal/entries destination/internal/outage destination/internal/restore destination/internal/saved destination/internal/wording destination/report discover internal/fetch internal/nesting resourcesync", ""},
 	{"destination/internal/run", "destination/internal/catchup destination/internal/desired destination/internal/entries destination/internal/known destination/internal/pending destination/internal/proof destination/internal/push destination/internal/reconcile destination/internal/saved destination/internal/stage destination/internal/substitute destination/internal/wording destination/report internal/fetch resourcesync", ""},
 	{"destination/internal/describe", "destination/internal/entries destination/internal/plan destination/internal/planner destination/internal/saved destination/internal/stage destination/journal", ""},
@@ -265,7 +267,7 @@ var rooms = []room{
 		"destination/internal/sets " +
 		"destination/internal/stage " +
 		"destination/internal/state " +
-		"destination/internal/substitute " +
+		"destination/internal/substitute destination/internal/turns " +
 		"destination/internal/transfer " +
 		"destination/internal/unsubscribe " +
 		"destination/internal/wording " +
@@ -288,7 +290,7 @@ var rooms = []room{
 	{"internal/simulate", "source catalog resourcesync blob", "golang.org/x/sync"},
 	{"storage/internal/column", "catalog intake/harvest/ledger memento resourcesync", ""},
 	{"storage/internal/availability", "", ""},
-	{"storage/internal/sqldb", "catalog destination/journal hub/hubstore intake intake/harvest/ledger memento resourcesync storage/internal/availability storage/internal/column", ""},
+	{"storage/internal/sqldb", "catalog destination/journal hub/hubstore intake intake/harvest/ledger internal/newerstate memento resourcesync storage/internal/availability storage/internal/column", ""},
 	{"storage/sqlite", "storage/internal/sqldb catalog hub/hubstore internal/private", "modernc.org/sqlite"},
 	{"storage/postgres", "destination/share hub/hubstore internal/leasetime storage/internal/sqldb", "github.com/jackc/pgx/v5"},
 	{"storage/internal/tables", "storage/internal/sqldb", ""},

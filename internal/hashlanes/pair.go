@@ -49,8 +49,8 @@ const (
 	// handing them over is not noticed.
 	leastPaired = 32 << 10
 
-	// A message of which nobody has taken an offer makes the next one after leastAlone
-	// bytes, then after twice as many each time, up to mostAlone.
+	// After an offer that no other message has taken, a message makes the next one after
+	// leastAlone bytes, then after twice as many each time, up to mostAlone.
 	leastAlone = 64 << 10
 	mostAlone  = 4 << 20
 )

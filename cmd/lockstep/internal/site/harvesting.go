@@ -48,7 +48,7 @@ const oaiCollections = "collection"
 // answer OAI-PMH requests.
 func (o *Options) checkOAI() error {
 	if s := o.OAI.oaiSets; s != "" && s != oaiCollections {
-		return term.Usage(fmt.Errorf("--oai-sets %q: want %s", s, oaiCollections), "")
+		return term.Usage(fmt.Errorf("--oai-sets (oai_sets in a configuration file) %q: want %s", s, oaiCollections), "")
 	}
 	for i := range o.Sets {
 		if c := &o.Sets[i]; c.OffersOAI() && !o.Content {
