@@ -122,7 +122,9 @@ func (p *Applier) take(ctx context.Context, o transfer.Outcome) error {
 		return nil
 	case a.Verb == plan.InStep:
 		p.Recorder.Report.Count(InStep)
-		p.Recorder.paid(a)
+		if !a.Uncertain {
+			p.Recorder.paid(a)
+		}
 	default:
 		settled := o // not o, which would be allocated for all outcomes
 		p.Recorder.settled(&settled)

@@ -180,7 +180,7 @@ func (p *Planner) decideLast(ctx context.Context, w *desired.Resource, h *journa
 		return nil
 	}
 	if p.Partial && a.Class != desired.Pending && !laterThanHeld(&a.Resource, h) {
-		a.Verb = plan.InStep // a change that could not be read may explain the difference
+		a.Verb, a.Uncertain = plan.InStep, true // a change that could not be read may explain the difference
 		return nil
 	}
 	if p.Files || a.Class == desired.Pending { // it may be pending because its file was missing

@@ -126,7 +126,9 @@ func (r *Run) readList(ctx context.Context) (snap entries.Snapshot, err error) {
 
 // changesSinceList reads the changes since the list snap, or the instant since. It
 // reports that the list is not usable if it is a Resource Dump that replaces the
-// Resource List, and neither it nor the changes show what is gone.
+// Resource List, and neither it nor the changes show what is gone; or if it is to replace
+// the changes, and is older than what was applied: it would bring back what was deleted
+// since, and seem to have everything that is pending.
 func (r *Run) changesSinceList(ctx context.Context, snap *entries.Snapshot, since resourcesync.Datetime) (c entries.Chain, usable bool, err error) {
 	st, docs := r.Set, r.Documents
 	c = entries.Chain{Complete: true}
@@ -139,7 +141,7 @@ func (r *Run) changesSinceList(ctx context.Context, snap *entries.Snapshot, sinc
 	}
 	switch {
 	case docs.ReplacesChanges():
-		return docs.AcceptList(snap, &c), true, nil
+		return docs.AcceptList(snap, &c), r.AcceptOlder || !docs.IsOlder(snap.At), nil
 	case st.Changes == "":
 		return c, true, nil
 	}

@@ -91,6 +91,9 @@ func (r *Run) incremental(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
+		case round > 1 && docs.ReplacesChanges(): // what was read before is applied
+			docs.FailChanges()
+			return nil
 		case docs.ReplacesChanges():
 			if docs.Compared {
 				return nil

@@ -132,6 +132,12 @@ func (d *Documents) readOther(ctx context.Context, since resourcesync.Datetime, 
 // cannot be read.
 func (d *Documents) ReplacesChanges() bool { return len(d.changes) > 0 }
 
+// FailChanges reports that the changes cannot be read, and that no list replaces them.
+func (d *Documents) FailChanges() {
+	d.fail(d.changes)
+	d.changes = nil
+}
+
 // AcceptList reports that the list read replaces the changes c, if it is fresh;
 // otherwise that they cannot be read. It returns the chain to continue with.
 func (d *Documents) AcceptList(snap *entries.Snapshot, c *entries.Chain) entries.Chain {

@@ -94,6 +94,12 @@ func (d *Documents) IsFresh(at resourcesync.Datetime) bool {
 	return !at.IsZero() && !saved.Time(at).Before(known)
 }
 
+// IsOlder reports whether a list of an instant is certainly older than what is known of
+// the set.
+func (d *Documents) IsOlder(at resourcesync.Datetime) bool {
+	return !at.IsZero() && saved.Time(at).Before(d.known())
+}
+
 // known is the instant up to which the mirror is known to be in step.
 func (d *Documents) known() time.Time { return saved.Latest(d.Set.Watermark, d.Set.ListAt) }
 
