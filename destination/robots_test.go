@@ -83,3 +83,47 @@ func TestSitemapsOfRobots(t *testing.T) {
 	}
 	has("bc")
 }
+
+// TestSetsOfPage: sets to which a page links later are mirrored, those to which it no longer
+// links are withdrawn, and while it cannot be read, no run is complete.
+func TestSetsOfPage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	links := func(sets ...string) {
+		text := "<!DOCTYPE html><html><head>"
+		for _, name := range sets {
+			text += `<link rel="resourcesync" href="/` + name + `-cl.xml">`
+		}
+		s.replace("/page.html", text+"</head></html>")
+	}
+	for _, name := range []string{"a", "b"} {
+		s.replace("/in-"+name, name)
+		s.replace("/"+name+"-cl.xml", doc("urlset", `<rs:md capability="capabilitylist"/>`, `<url><loc>`+s.url("/"+name+".xml")+`</loc><rs:md capability="resourcelist"/></url>`))
+		s.replace("/"+name+".xml", doc("urlset", `<rs:md capability="resourcelist" at="2026-01-01T00:00:00Z"/>`, "<url><loc>"+s.url("/in-"+name)+"</loc></url>"))
+	}
+	links("a")
+	m := newMirror(t, s)
+	m.at = s.url("/page.html")
+	if r, err := m.sync(); err != nil || r.Created != 1 {
+		t.Fatalf("Sync = %+v, %v", r, err)
+	}
+	links("a", "b")
+	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/page.html" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}
+		return false
+	})
+	if r, err := m.sync(); !errors.Is(err, destination.ErrIncomplete) || len(r.Withdrawn) > 0 {
+		t.Errorf("without the page: %+v, %v", r, err)
+	}
+	s.setFault(nil)
+	if r, err := m.sync(); err != nil || r.Created != 1 || m.files()["in-b"] != "b" {
+		t.Errorf("with another set: %+v, %v", r, err)
+	}
+	links("b")
+	if r, err := m.sync(); err != nil || len(r.Withdrawn) != 1 || r.Withdrawn[0].URI != s.url("/a-cl.xml") || m.files()["in-a"] != "a" {
+		t.Errorf("with a set less: %+v, %v", r, err)
+	}
+}

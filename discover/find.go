@@ -313,26 +313,14 @@ func (f *finder) page(ctx context.Context, p *page, all bool) (done bool, err er
 			return false, err
 		}
 	}
-	var targets []string
-	for _, l := range p.links() {
-		if l.Has(relation) {
-			targets = append(targets, l.Target)
-		}
-		if l.Has(atompmh.RelAlternate) && isAtom(l.Param("type")) {
-			f.feeds = append(f.feeds, l.Target)
-		}
+	a := p.announces(html)
+	targets, rest := a.targets, a.rest // rest: why the rest of the page was not read
+	if limit := (*limitError)(nil); rest != nil && (len(targets) == 0 || !errors.As(rest, &limit)) {
+		return false, rest
 	}
-	var rest error // why the rest of the page was not read
+	f.feeds = append(f.feeds, a.feeds...)
 	how := "its Link header names"
-	if base, err := url.Parse(p.final); err == nil && html && len(targets) == 0 {
-		var feeds []string
-		if targets, feeds, err = parseHTML(p.text, base); err != nil {
-			rest = readError(p.uri, err)
-		}
-		if limit := (*limitError)(nil); rest != nil && (len(targets) == 0 || !errors.As(err, &limit)) {
-			return false, rest
-		}
-		f.feeds = append(f.feeds, feeds...)
+	if a.byPage {
 		how = "a page with a link to"
 	}
 	for _, target := range targets {
@@ -356,8 +344,46 @@ func (f *finder) page(ctx context.Context, p *page, all bool) (done bool, err er
 			what = "an RSS feed, which lists neither earlier entries nor deletions, so it cannot be harvested as an Atom feed can"
 		}
 		f.found.step(p.uri, "%s, without a link to a ResourceSync document", what)
+	} else if !(f.found.All && f.found.usable()) { // a Source Description lists all sets
+		f.found.Page = p.linking(targets)
 	}
 	return f.found.announced(), context.Cause(ctx)
+}
+
+// An announcement is what a page, or the headers of any resource, link to.
+type announcement struct {
+	targets []string // of links with relation resourcesync
+	feeds   []string // Atom feeds
+	byPage  bool     // targets are linked by the page, not by its headers
+	rest    error    // why the rest of the page was not read; nil: it was read as far as needed
+}
+
+// announces returns what p links to; html says that it is an HTML page.
+func (p *page) announces(html bool) announcement {
+	var a announcement
+	for _, l := range p.links() {
+		if l.Has(relation) {
+			a.targets = append(a.targets, l.Target)
+		}
+		if l.Has(atompmh.RelAlternate) && isAtom(l.Param("type")) {
+			a.feeds = append(a.feeds, l.Target)
+		}
+	}
+	if base, err := url.Parse(p.final); err == nil && html && len(a.targets) == 0 {
+		targets, feeds, err := parseHTML(p.text, base)
+		if a.targets, a.byPage = targets, true; err != nil {
+			a.rest = readError(p.uri, err)
+		}
+		a.feeds = append(a.feeds, feeds...)
+	}
+	return a
+}
+
+// linking returns p as the page that linked to targets.
+func (p *page) linking(targets []string) Page {
+	l := Page{URI: p.uri, Targets: hashOf(targets)}
+	l.ETag, l.LastModified = fetch.Validators(p.header)
+	return l
 }
 
 // follow visits the document at uri, the target of a link with relation

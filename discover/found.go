@@ -22,6 +22,7 @@ type Found struct {
 	All               bool   // Sets are all that the Source Description lists
 	Again             bool   `json:",omitempty"` // the next Refresh reads everything again: a document that may lead to more sets was unreadable, or Source Descriptions are nested
 	Robots            Robots `json:",omitzero"`  // if it named the sets
+	Page              Page   `json:",omitzero"`  // likewise
 	Sets              []Set
 	Foreign           *Foreign `json:",omitempty"` // instead of Sets: what has to be harvested by another protocol
 	Way               []Step
@@ -34,6 +35,15 @@ type Robots struct {
 	URI        string
 	Validators        // of robots.txt
 	Sitemaps   string // hash of the addresses that it named, in order
+}
+
+// Page is a page that linked to the sets, or a resource whose headers did: its links list
+// them as a Source Description does.
+type Page struct {
+	URI        string
+	Validators        // of the page
+	Targets    string // hash of the addresses that it linked to, in order
+	Err        error  `json:"-"` // why it could not be read again: it may link to more sets now
 }
 
 // A Step is one attempt of Find, described for people.

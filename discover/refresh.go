@@ -79,7 +79,7 @@ func (f *Found) KeepNames(was *Found) {
 }
 
 // Refresh checks whether the documents behind found have changed, using their
-// validators: the Source Description or robots.txt, if it listed the sets, and each
+// validators: the Source Description, robots.txt or the page, if it listed the sets, and each
 // Capability List. It returns the current state, and whether that differs.
 //
 // It reads only those documents. No other document replaces them, unless the
@@ -114,6 +114,16 @@ func Refresh(ctx context.Context, c *fetch.Client, found *Found) (*Found, bool, 
 			return again, err == nil, err
 		}
 	}
+	if !all && found.Page.URI != "" {
+		links, err := refreshPage(ctx, c, found.Page)
+		if err != nil {
+			return nil, false, err
+		}
+		if links.Err == nil && links.Targets != found.Page.Targets {
+			return findAgain(ctx, c, found, nil)
+		}
+		now.Page = links
+	}
 	var (
 		wg    sync.WaitGroup
 		slots = make(chan struct{}, maxRefreshes)
@@ -133,7 +143,37 @@ func Refresh(ctx context.Context, c *fetch.Client, found *Found) (*Found, bool, 
 	if ctx.Err() != nil {
 		return nil, false, context.Cause(ctx)
 	}
-	return &now, slices.Contains(moved, true) || now.Robots != found.Robots, nil
+	return &now, slices.Contains(moved, true) || now.Robots != found.Robots || now.Page.Validators != found.Page.Validators, nil
+}
+
+// refreshPage reads the page that linked to the sets again, if it changed. A page that is
+// gone, or that links to no set any more, is returned as it was: it says nothing about sets,
+// which have documents of their own. An error ends the run; one that concerns the page alone
+// is in its Err.
+func refreshPage(ctx context.Context, c *fetch.Client, was Page) (Page, error) {
+	was.Err = nil
+	p, err := openPage(ctx, c, fetch.Request{URI: was.URI, IfNoneMatch: was.ETag, IfModifiedSince: was.LastModified})
+	switch {
+	case errors.Is(err, ErrNotModified), isGone(err):
+		return was, nil
+	case ctx.Err() != nil:
+		return was, context.Cause(ctx)
+	case err != nil:
+		was.Err = err
+		return was, nil
+	}
+	a := p.announces(p.looksLikeHTML())
+	_ = p.close() // read as far as needed
+	switch {
+	case a.rest != nil && ctx.Err() != nil:
+		return was, context.Cause(ctx)
+	case a.rest != nil:
+		was.Err = a.rest
+		return was, nil
+	case len(a.targets) == 0:
+		return was, nil
+	}
+	return p.linking(a.targets), nil
 }
 
 // refreshRobots reads the robots.txt that named the sets again, if it changed. If it

@@ -44,7 +44,7 @@ func (m *Mirror) Unselected(ctx context.Context, followed []*State) ([]*State, e
 // removed: all of them with a baseline, otherwise none. While a document that may list
 // sets is unreadable, no set counts as withdrawn.
 func (m *Mirror) takeWithdrawn(ctx context.Context, found *discover.Found, t *Taken) ([]*State, error) {
-	complete := found.All || found.Robots.URI != ""
+	complete := found.All || found.Robots.URI != "" || found.Page.URI != "" && found.Page.Err == nil
 	if len(m.Follow) > 0 || !complete && !m.Baseline {
 		return nil, nil // the address names some sets; the others may well exist
 	}

@@ -114,6 +114,9 @@ func (m *Mirror) Take(ctx context.Context, address string, found *discover.Found
 	if found.Foreign == nil {
 		m.State.Maps = nil
 	}
+	if found.Page.Err != nil && len(m.Follow) == 0 {
+		m.unreadable(&discover.Set{CapabilityList: found.Page.URI, Err: found.Page.Err})
+	}
 	if len(t.Sets) == 0 {
 		return t, fmt.Errorf("%w: no set could be read: %w", report.ErrIncomplete, chosen[0].Err)
 	}
