@@ -28,6 +28,8 @@ const MaxReaders = 4
 type Snapshot struct {
 	At         resourcesync.Datetime // the earliest of all its documents
 	Latest     resourcesync.Datetime // the latest of all its documents
+	inferred   bool                  // At is the time from which on its server has the list, which may have been made long before
+	newest     resourcesync.Datetime // lastmod of its entries, in that case: the list is not older
 	Validators saved.Validators
 	Sitemap    bool // a plain Sitemap, which does not state what it covers
 	Dump       bool // a Resource Dump: the manifests of its packages are the parts
@@ -42,6 +44,24 @@ type Snapshot struct {
 // Whole reports whether the list names every resource of the set, so that resources
 // it does not name are deleted.
 func (s *Snapshot) Whole() bool { return s.Complete && !s.skipped }
+
+// Since returns the instant from which on changes may be missing in the list; zero: it is
+// unknown.
+func (s *Snapshot) Since() resourcesync.Datetime {
+	if s.inferred && s.newest.Compare(s.At) < 0 {
+		return s.newest
+	}
+	return s.At
+}
+
+// Doubtful reports whether changes between the list and those of c may be missing, because
+// the list does not state its instant.
+func (s *Snapshot) Doubtful(c *Chain) bool {
+	if c.Lists == 0 || s.Sitemap {
+		return false
+	}
+	return s.At.IsZero() || s.inferred && c.Whole() && c.From.Compare(s.Since()) > 0
+}
 
 // A listReading is one pass over a Resource List and the documents below it.
 type listReading struct {
@@ -253,9 +273,11 @@ func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error
 	if at.IsZero() && h.Capability != "" && !doc.Modified.IsZero() {
 		at = resourcesync.NewDatetime(doc.Modified) // RS-MD-13
 	}
+	inferred := h.At.IsZero() && !at.IsZero()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.At, s.Latest, s.Validators, s.Sitemap = at, at, saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, h.Capability == ""
+	s.inferred, s.newest = inferred, resourcesync.Datetime{}
 	s.Index, s.Parts = h.Index, map[string]saved.Validators{}
 	return nil
 }
@@ -337,11 +359,15 @@ func (l *listReading) stageEntries(doc *discover.Document, n int, part *prefetch
 	defer out.Release()
 	var pos int64
 	var w desired.Resource
+	var newest resourcesync.Datetime
 	for e, err := range doc.Entries() {
 		if err != nil {
 			return pos, err
 		}
 		w = l.Resource(&e)
+		if e.Lastmod.Compare(newest) > 0 {
+			newest = e.Lastmod
+		}
 		if l.Known != nil {
 			stated.Add(&w)
 		}
@@ -355,6 +381,11 @@ func (l *listReading) stageEntries(doc *discover.Document, n int, part *prefetch
 		if err := errors.Join(out.Add(&w), part.Add(&w)); err != nil {
 			return pos, &content.LocalError{Err: err}
 		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if newest.Compare(l.snap.newest) > 0 {
+		l.snap.newest = newest
 	}
 	return pos, nil
 }

@@ -124,18 +124,22 @@ func (r *Run) readList(ctx context.Context) (snap entries.Snapshot, err error) {
 	return snap, parts.Save(ctx, snap.Complete)
 }
 
-// changesSinceList reads the changes since the list snap, or the instant since. It
-// reports that the list is not usable if it is a Resource Dump that replaces the
-// Resource List, and neither it nor the changes show what is gone; or if it is to replace
-// the changes, and is older than what was applied: it would bring back what was deleted
-// since, and seem to have everything that is pending.
+// changesSinceList reads the changes since the list snap, which is as of the instant since,
+// or zero if that is of no use. It reports that the list is not usable if it is a Resource
+// Dump that replaces the Resource List, and neither it nor the changes show what is gone; or
+// if it is to replace the changes, and is older than what was applied: it would bring back
+// what was deleted since, and seem to have everything that is pending.
 func (r *Run) changesSinceList(ctx context.Context, snap *entries.Snapshot, since resourcesync.Datetime) (c entries.Chain, usable bool, err error) {
 	st, docs := r.Set, r.Documents
 	c = entries.Chain{Complete: true}
 	fresh := *st
 	fresh.Cursor, fresh.Seen, fresh.SeenTime, fresh.History = saved.Cursor{}, nil, time.Time{}, time.Time{}
 	if !docs.ReplacesChanges() {
-		if c, err = docs.ReadChanges(ctx, since, &fresh, false); err != nil {
+		begin := since
+		if !since.IsZero() {
+			begin = snap.Since()
+		}
+		if c, err = docs.ReadChanges(ctx, begin, &fresh, false); err != nil {
 			return c, false, err
 		}
 	}
@@ -165,7 +169,7 @@ func (r *Run) changesSinceList(ctx context.Context, snap *entries.Snapshot, sinc
 		c.Gap = true
 		st.Found.Gap = gap
 	}
-	st.Found.NoAt = c.Lists > 0 && snap.At.IsZero() && !snap.Sitemap
+	st.Found.NoAt = snap.Doubtful(&c)
 	c.Doubt(st.Found, false)
 	return c, true, nil
 }
@@ -182,7 +186,11 @@ func (r *Run) compared(snap *entries.Snapshot, c *entries.Chain) {
 	}
 	forgetChanges(st)
 	st.Open, st.Appends = nil, false
-	r.advance(c, snap.At)
+	since := snap.At
+	if c.Lists > 0 {
+		since = snap.Since()
+	}
+	r.advance(c, since)
 }
 
 // forgetChanges removes from the state what was read of the changes.

@@ -28,7 +28,7 @@ func Expect(ctx context.Context, docs *substitute.Documents) (snap entries.Snaps
 	}
 	fresh := *st
 	fresh.Cursor, fresh.Seen, fresh.SeenTime = saved.Cursor{}, nil, time.Time{}
-	c, err := docs.ReadChanges(ctx, snap.At, &fresh, false)
+	c, err := docs.ReadChanges(ctx, snap.Since(), &fresh, false)
 	if err != nil {
 		return snap, err
 	}

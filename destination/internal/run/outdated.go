@@ -81,7 +81,11 @@ func (r *Run) stageOutdated(ctx context.Context) (whole bool, err error) {
 	fresh := *st
 	forgetChanges(&fresh)
 	fresh.History = time.Time{}
-	c, err := reader.ReadChanges(ctx, since, &fresh, false)
+	begin := since
+	if !since.IsZero() {
+		begin = snap.Since()
+	}
+	c, err := reader.ReadChanges(ctx, begin, &fresh, false)
 	if err != nil || !c.Whole() || c.GapAfter(since) != "" {
 		return false, err
 	}
