@@ -38,7 +38,7 @@ type Chain struct {
 	rewritten bool   // the list with the cursor no longer begins as it did
 	falling   bool   // a list has its newest events first, so that none begins as it did
 	Lost      bool   // events seen in the last reading are gone
-	Doubtful  bool   // events read before may be gone: a list no longer begins as it did, which this Source is not known to do
+	Doubtful  bool   // events read before may be gone, or others may have been added before them: a list no longer begins as it did
 	Other     bool   // the Change Dump was read instead of the Change List, so nothing was learned about the latter
 	Vanished  error  // why a part that no longer exists is unavailable: changes that it listed may be missing
 	loose     bool   // a list does not state how far it reaches
@@ -135,10 +135,6 @@ func (c *ChangeReader) enter(uri string, depth int) error {
 	return notTwice(c.below, uri, depth)
 }
 
-// maxRewrites is the number of lists that no longer begin as they did, with none between
-// that does, after which a Source is known to write its lists that way.
-const maxRewrites = 3
-
 // ReadChanges stages the changes since a watermark. It uses from state the
 // validators, if poll is set, the cursor and the newest events.
 func (r *Reader) ReadChanges(ctx context.Context, since resourcesync.Datetime, state *saved.Set, poll bool) (Chain, error) {
@@ -151,7 +147,7 @@ func (r *Reader) ReadChanges(ctx context.Context, since resourcesync.Datetime, s
 			continue
 		}
 		c.Chain.Lost = c.Chain.Judge(state)
-		c.Chain.Doubtful = c.Chain.rewritten && !c.Chain.falling && state.Rewrites < maxRewrites && c.Chain.Whole()
+		c.Chain.Doubtful = c.Chain.rewritten && !c.Chain.falling && c.Chain.Whole()
 		return c.Chain, err
 	}
 }

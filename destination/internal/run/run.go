@@ -71,6 +71,8 @@ func (r *Run) Bring(ctx context.Context) error {
 		return r.Baseline(ctx, false)
 	case st.Changes == "":
 		return r.compareOnceChanged(ctx, func() {})
+	case st.Unchecked && st.Lists != "" && st.DoubtsRewrite(r.Now()):
+		return r.compareRewritten(ctx)
 	}
 	if err := r.incremental(ctx); err != nil {
 		return err
@@ -111,13 +113,14 @@ func (r *Run) incremental(ctx context.Context) error {
 			}
 			return nil // there is nothing else to compare with
 		}
+		if c.Doubtful && !st.DoubtsRewrite(r.Now()) {
+			c.Doubtful, st.Unchecked = false, true
+		}
 		if compare, err := r.checkJoin(ctx, &c, since); err != nil {
 			return err
 		} else if compare && !c.Lost && c.Doubtful {
-			st.Doubted = true
-			defer func() { st.Doubted = false }()
 			st.Rewrites++
-			return r.Baseline(ctx, false)
+			return r.compareRewritten(ctx)
 		} else if compare {
 			return r.Baseline(ctx, c.Lost)
 		}
@@ -127,6 +130,15 @@ func (r *Run) incremental(ctx context.Context) error {
 		}
 		since = resourcesync.NewDatetime(st.Watermark)
 	}
+}
+
+// compareRewritten compares everything because the changes no longer began as they did when
+// they were last read.
+func (r *Run) compareRewritten(ctx context.Context) error {
+	st := r.Set
+	st.Doubted, st.Rewritten = true, r.Now()
+	defer func() { st.Doubted = false }()
+	return r.Baseline(ctx, false)
 }
 
 // checkJoin checks whether the changes join the watermark, and extends them with

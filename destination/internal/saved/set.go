@@ -37,13 +37,15 @@ type Set struct {
 
 	Ripe time.Time `json:"ripe,omitzero"` // when resources that were too young to be taken are old enough: everything is compared then
 
-	Ahead    bool                  `json:"ahead,omitempty"`    // Watermark was in our future when it was set
-	History  time.Time             `json:"history"`            // the start of the Change List or of its index, as stated there
-	Appends  bool                  `json:"appends"`            // the Change List has grown only at its end so far
-	Rewrites int                   `json:"rewrites,omitempty"` // Change Lists that did not begin as the one before, since the last one that had grown at its end
-	Cursor   Cursor                `json:"cursor"`             // in the newest Change List
-	Polled   map[string]Validators `json:"polled"`             // change documents that can change, read to their end
-	Open     []string              `json:"open"`               // the open lists of an index, to be polled
+	Ahead     bool                  `json:"ahead,omitempty"`     // Watermark was in our future when it was set
+	History   time.Time             `json:"history"`             // the start of the Change List or of its index, as stated there
+	Appends   bool                  `json:"appends"`             // the Change List has grown only at its end so far
+	Rewrites  int                   `json:"rewrites,omitempty"`  // Change Lists that did not begin as the one before, since the last one that had grown at its end
+	Rewritten time.Time             `json:"rewritten,omitzero"`  // when everything was last compared because of such a list
+	Unchecked bool                  `json:"unchecked,omitempty"` // nothing was compared after the last of them
+	Cursor    Cursor                `json:"cursor"`              // in the newest Change List
+	Polled    map[string]Validators `json:"polled"`              // change documents that can change, read to their end
+	Open      []string              `json:"open"`                // the open lists of an index, to be polled
 
 	Kept bool `json:"kept,omitempty"` // resources are here that the Source has deleted, because deletions were not wanted
 
@@ -110,6 +112,21 @@ func (st *Set) Ripen(at, now time.Time, compared bool) {
 	if !waits && (compared || st.Ripe.IsZero()) {
 		st.Ripe = at
 	}
+}
+
+// rewritesCompared is the number of lists that no longer begin as they did, with none between
+// that does, after which a Source is known to write its lists that way. Then everything is
+// compared after such a list only once in rewriteInterval, for changes that the Source adds
+// before others that were read.
+const (
+	rewritesCompared = 3
+	rewriteInterval  = 24 * time.Hour
+)
+
+// DoubtsRewrite reports whether everything is to be compared after a Change List that does not
+// begin as the one before.
+func (st *Set) DoubtsRewrite(now time.Time) bool {
+	return st.Rewrites < rewritesCompared || now.Before(st.Rewritten) || now.Sub(st.Rewritten) >= rewriteInterval
 }
 
 // IsRipe reports whether there are resources that were too young to be taken, and no longer
