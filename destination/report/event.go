@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockstep/destination/journal"
+	"lockstep/internal/fetch/shown"
 	"lockstep/resourcesync"
 )
 
@@ -69,7 +70,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		line.Length = nil
 	}
 	if e.Err != nil {
-		line.Cause = e.Err.Error()
+		line.Cause = shown.RedactedIn(e.Err.Error(), e.URI)
 	}
 	if e.Kind == EventFinding {
 		line.Finding = &e.Finding

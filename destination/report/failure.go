@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"lockstep/internal/fetch"
+	"lockstep/internal/fetch/shown"
 )
 
 // A Failure is one resource or document that could not be processed.
 type Failure struct {
-	URI   string `json:"uri"`
-	Cause string `json:"cause"` // a sentence with the address in it
+	URI   string `json:"uri"`   // with its query: it identifies the resource
+	Cause string `json:"cause"` // a sentence with the address in it, without secrets in its query
 
 	NotBefore time.Time `json:"not_before,omitzero"` // when it is requested again, as its server asked
 
@@ -19,13 +20,13 @@ type Failure struct {
 
 // NewFailure returns a failure of a document, or of a place in the mirror.
 func NewFailure(uri, cause string) Failure {
-	return Failure{URI: fetch.Printable(uri), Cause: fetch.Printable(cause)}
+	return Failure{URI: fetch.Printable(uri), Cause: fetch.Printable(shown.RedactedIn(cause, uri))}
 }
 
 // NewResourceFailure returns a failure of a resource. A retried one is tried again at
 // the end of the run.
 func NewResourceFailure(uri, cause string, retried bool) Failure {
-	return Failure{URI: fetch.Printable(uri), Cause: fetch.Printable(cause), resource: true, retried: retried}
+	return Failure{URI: fetch.Printable(uri), Cause: fetch.Printable(shown.RedactedIn(cause, uri)), resource: true, retried: retried}
 }
 
 // IsResource reports whether the failure is of a resource, which stays pending, and

@@ -183,8 +183,8 @@ func (r *Report) Defer(t time.Time) {
 
 // WithdrawFailure removes a failure that was resolved within the run.
 func (r *Report) WithdrawFailure(uri, cause string) {
-	uri, cause = fetch.Printable(uri), fetch.Printable(cause)
-	if i := slices.IndexFunc(r.Failures, func(f report.Failure) bool { return f.URI == uri && f.Cause == cause }); i >= 0 {
+	was := report.NewFailure(uri, cause)
+	if i := slices.IndexFunc(r.Failures, func(f report.Failure) bool { return f.URI == was.URI && f.Cause == was.Cause }); i >= 0 {
 		r.Failures = slices.Delete(r.Failures, i, i+1)
 	}
 }

@@ -113,6 +113,15 @@ func Redacted(uri string) string {
 	return Printable(uri)
 }
 
+// RedactedIn returns text, a sentence about an address, with the address as [Redacted] shows it.
+func RedactedIn(text, uri string) string {
+	redacted := Redacted(uri)
+	if redacted == uri || uri == "" {
+		return text
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(text, uri, redacted), Printable(uri), redacted)
+}
+
 // secretName reports whether a parameter of that name is probably a secret: a token, a
 // password, or part of a signature.
 func secretName(name string) bool {

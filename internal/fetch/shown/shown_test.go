@@ -21,3 +21,17 @@ func TestRedacted(t *testing.T) {
 		t.Errorf("WithoutQuery = %s", got)
 	}
 }
+
+func TestRedactedIn(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ text, uri, want string }{
+		{"get http://x/a: no", "http://x/a", "get http://x/a: no"},
+		{"store http://x/a?token=s&n=1 in d: full", "http://x/a?token=s&n=1", "store http://x/a?token=REDACTED&n=1 in d: full"},
+		{`verify http://x/\u200b?token=s: no`, "http://x/\u200b?token=s", `verify http://x/\u200b?token=REDACTED: no`},
+		{"no address", "", "no address"},
+	} {
+		if got := RedactedIn(test.text, test.uri); got != test.want {
+			t.Errorf("RedactedIn(%q, %s) = %q, want %q", test.text, test.uri, got, test.want)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"lockstep/discover"
 	"lockstep/internal/certerror"
 	"lockstep/internal/fetch"
+	"lockstep/internal/fetch/shown"
 )
 
 const (
@@ -58,18 +59,18 @@ func (c *Causes) Add(head string, e destination.Event) {
 	if e.Later {
 		groups = c.later
 	}
-	text := ErrorText(e.Err)
+	text, uri := shown.RedactedIn(ErrorText(e.Err), e.URI), shown.Redacted(e.URI)
 	c.denied = cmp.Or(c.denied, DeniedStatus(e.Err))
 	if cert, ok := errors.AsType[*certerror.Error](e.Err); ok && c.cert == nil {
 		c.cert = cert
 	}
-	key := causeKey{head, hostOfURI(e.URI), causeOf(text, fetch.Printable(e.URI))}
+	key := causeKey{head, hostOfURI(e.URI), causeOf(text, uri)}
 	if groups[key] == nil && len(groups) >= maxCauses {
 		key = causeKey{head: head, cause: "other causes"}
 	}
 	g := groups[key]
 	if g == nil {
-		g = &causeGroup{causeKey: key, order: len(groups), example: text, uri: fetch.Printable(e.URI)}
+		g = &causeGroup{causeKey: key, order: len(groups), example: text, uri: uri}
 		groups[key] = g
 	}
 	g.count++

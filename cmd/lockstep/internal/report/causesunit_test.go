@@ -53,3 +53,16 @@ func TestCausesHint(t *testing.T) {
 		t.Errorf("hint %q, then %q", hint, c.Hint())
 	}
 }
+
+func TestCausesHideSecrets(t *testing.T) {
+	t.Parallel()
+	var c Causes
+	for i := range 3 {
+		uri := fmt.Sprintf("http://h/a%d?token=SECRET", i)
+		c.Add("failed", destination.Event{URI: uri, Err: fmt.Errorf("verify %s: length is 1, the Source states 2", uri)})
+	}
+	const want = "failed: 3 resources at h: verify it: length is 1, the Source states 2; for example http://h/a0?token=REDACTED"
+	if lines := c.Take(); len(lines) != 1 || lines[0] != want {
+		t.Errorf("%q, want %s", lines, want)
+	}
+}

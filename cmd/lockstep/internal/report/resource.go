@@ -2,17 +2,21 @@ package report
 
 import (
 	"cmp"
+	"errors"
 
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
-	"lockstep/internal/fetch"
+	"lockstep/internal/fetch/shown"
 	"lockstep/resourcesync"
 )
 
 // NameResource prints what was done with a resource, or what a dry run would do, if the
 // event says that.
 func NameResource(io term.IO, e *destination.Event) {
-	r := term.Resource{URI: fetch.Printable(fetch.WithoutUser(e.URI)), Length: -1, Err: e.Err}
+	r := term.Resource{URI: shown.Redacted(e.URI), Length: -1}
+	if e.Err != nil {
+		r.Err = errors.New(shown.RedactedIn(e.Err.Error(), e.URI))
+	}
 	switch e.Kind {
 	case destination.EventApplied:
 		r.Done = cmp.Or(doneTo(e.Change).done, "updated")
