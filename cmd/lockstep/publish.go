@@ -132,6 +132,11 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.O
 	if err := printPublish(io, o, s, &sum); err != nil {
 		return err
 	}
+	if sum.Written && sum.Updated+sum.Deleted == 0 && (sum.Created == 0 || sum.Created == sum.Resources) {
+		for _, problem := range so.Hubs.Check(ctx, so.Network, so.Log) { // no change is notified that would show a wrong address
+			n.Warn(problem)
+		}
+	}
 	if o.Watching() {
 		if dumpErr != nil {
 			n.Warn(dumpErr)

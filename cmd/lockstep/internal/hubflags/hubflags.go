@@ -3,6 +3,7 @@
 package hubflags
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,12 +214,59 @@ func NotifyOnce(ctx context.Context, src *source.Source) error {
 	return nil
 }
 
+// checkTime is how long a hub may take to answer [Hubs.Check].
+const checkTime = 10 * time.Second
+
+// Check asks each hub elsewhere for its page, without a token, and returns an error for each
+// that does not answer, or has nothing at its address. Nothing is published there.
+func (o *Hubs) Check(ctx context.Context, n *network.Options, log *slog.Logger) []error {
+	var problems []error
+	for _, hub := range o.Elsewhere() {
+		if err := checkHub(ctx, hub, n, log); err != nil && ctx.Err() == nil {
+			problems = append(problems, term.WithHint(fmt.Errorf("check hub %s: %w", fetch.WithoutUser(hub), err),
+				"check its address (--hub); changes cannot be notified before the hub can be reached"))
+		}
+	}
+	return problems
+}
+
+// checkHub asks a hub for its page. A hub need not have one: an answer is enough, except that
+// there is nothing.
+func checkHub(ctx context.Context, hub string, n *network.Options, log *slog.Logger) error {
+	client, err := n.HubClient(log)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, hub, http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("User-Agent", userAgent(n))
+	answer, err := client.Do(req)
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // the address is said already
+	}
+	if err != nil {
+		return err
+	}
+	_ = answer.Body.Close() // it is not read
+	if answer.StatusCode == http.StatusNotFound || answer.StatusCode == http.StatusGone {
+		return fmt.Errorf("GET is answered with status %d", answer.StatusCode)
+	}
+	return nil
+}
+
+// userAgent returns the name by which hubs know this process.
+func userAgent(n *network.Options) string {
+	return cmp.Or(n.UserAgent, "lockstep/"+release.Version())
+}
+
 // publisher returns what notifies a hub elsewhere.
 func (o *Hubs) publisher(hub string, n *network.Options, log *slog.Logger) (source.Notifier, error) {
-	po := websub.PublisherOptions{Hub: hub, UserAgent: n.UserAgent}
-	if po.UserAgent == "" {
-		po.UserAgent = "lockstep/" + release.Version()
-	}
+	po := websub.PublisherOptions{Hub: hub, UserAgent: userAgent(n)}
 	var err error
 	if po.Token, po.TokenScope, err = o.Token(hub); err != nil {
 		return nil, err
