@@ -135,7 +135,7 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	case err == nil && !report.InSync, report.Mended != nil && errors.Is(err, destination.ErrIncomplete):
 		err = fmt.Errorf("%w: %s", ErrDifferences, Differences(report))
 	}
-	err = mirror.Explain(err, o.Dest)
+	err = mirror.ExplainSource(err, o.Source, o.Dest)
 	out := &result{AuditReport: report, err: err}
 	if o.Origin && whole {
 		err = out.compareOrigins(ctx, o, r, findings, io)

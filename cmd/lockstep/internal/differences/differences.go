@@ -62,7 +62,7 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	if none, ok := errors.AsType[*destination.NoPastError](err); ok && none.Err == nil && !none.Earliest.IsZero() {
 		err = term.WithHint(err, "give instants from "+none.Earliest.UTC().Format(time.RFC3339Nano)+" on")
 	}
-	err = mirror.Explain(err, "")
+	err = mirror.ExplainSource(err, o.Source, "")
 	if mirror.Interrupted(ctx, err) {
 		err = term.ErrInterrupted
 	}

@@ -104,7 +104,7 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 		p, err = s.open(ctx, o.Address)
 		stopProgress()
 		if err != nil {
-			return mirror.Explain(err, "")
+			return mirror.ExplainSource(err, o.Address, "")
 		}
 	}
 	if o.tree || o.Out.JSON {

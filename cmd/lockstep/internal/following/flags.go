@@ -170,7 +170,7 @@ func followBy(ctx context.Context, o *Flags, io term.IO, open func(destination.O
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
-	err = mirror.Explain(err, o.Sync.Dest)
+	err = mirror.ExplainSource(err, o.Sync.Source, o.Sync.Dest)
 	if mirror.Interrupted(ctx, err) {
 		err = io.Interrupted("")
 	}

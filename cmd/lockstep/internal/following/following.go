@@ -138,7 +138,7 @@ func (f *Run) Passed(r destination.Report, err error) {
 	f.mu.Unlock()
 	f.Watcher.SumUp()
 	if err != nil && !final {
-		hint := warn(&f.Watcher, f.o.Dest, err)
+		hint := warn(&f.Watcher, &f.o, err)
 		f.mu.Lock()
 		f.hint = hint
 		f.mu.Unlock()
@@ -170,15 +170,15 @@ func (f *Run) Failed(err error) {
 	f.failing++
 	f.last, f.closed = err, true
 	f.mu.Unlock()
-	hint := warn(&f.Watcher, f.o.Dest, err)
+	hint := warn(&f.Watcher, &f.o, err)
 	f.mu.Lock()
 	f.hint = hint
 	f.mu.Unlock()
 }
 
 // warn says what has failed and is tried again, and returns what to do about it.
-func warn(w *mirror.Watcher, dest string, err error) (hint string) {
-	err = mirror.Explain(err, dest)
+func warn(w *mirror.Watcher, o *Options, err error) (hint string) {
+	err = mirror.ExplainSource(err, o.Source, o.Dest)
 	if hint := w.Causes.Hint(); hint != "" {
 		err = term.WithHint(err, hint)
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -398,11 +399,42 @@ func Explain(err error, dest string) error {
 	return err
 }
 
+// ExplainSource adds the remedies of [Explain] to the error of a run, and one for a document at
+// another host than source, which names it, that cannot be reached.
+func ExplainSource(err error, source, dest string) error {
+	failed, ok := errors.AsType[*fetch.Error](err)
+	if _, network := errors.AsType[net.Error](err); !ok || !network {
+		return Explain(err, dest)
+	}
+	if u, perr := url.Parse(failed.URI); perr == nil && u.Host != "" && !strings.EqualFold(hostOf(failed.URI), hostOf(source)) {
+		base, _, found := strings.Cut(u.Path, "resourcesync/")
+		if !found {
+			base = "/"
+		}
+		err = term.WithHint(err, fetch.WithoutUser(source)+" names documents below "+u.Scheme+"://"+u.Host+base+
+			"; if they are not served there, its operator has to correct its base URL (--base-url of lockstep serve and publish)")
+	}
+	return Explain(err, dest)
+}
+
+// hostOf returns the host of an address, which need not have a scheme, and its port unless that
+// is the one of http or https.
+func hostOf(address string) string {
+	if _, after, ok := strings.Cut(fetch.WithoutUser(address), "://"); ok {
+		address = after
+	}
+	host, _, _ := strings.Cut(address, "/")
+	return strings.TrimSuffix(strings.TrimSuffix(host, ":80"), ":443")
+}
+
 // ExplainAddress adds a remedy to an error about the address of a Source.
 func ExplainAddress(err error) error {
 	dns, unknown := errors.AsType[*net.DNSError](err)
+	meant := oneSlash(err)
 	switch {
 	case err == nil:
+	case meant != "":
+		return term.WithHint(err, "did you mean "+meant+"?")
 	case unknown && dns.IsNotFound:
 		return term.WithHint(err, "check the name of the host; if "+dns.Name+" is meant to be a file or directory, there is none here")
 	case strings.Contains(err.Error(), "the server does not speak HTTPS there"):
@@ -411,6 +443,21 @@ func ExplainAddress(err error) error {
 		return term.WithHint(err, "try the address of its Source Description, of a Capability List, Resource List, Sitemap, Atom feed or OAI-PMH repository")
 	}
 	return err
+}
+
+// oneSlash returns the address that was meant by one such as http:/example.org, which was taken
+// for a path at a host called http.
+func oneSlash(err error) string {
+	failed, ok := errors.AsType[*fetch.Error](err)
+	if !ok {
+		return ""
+	}
+	for _, scheme := range []string{"http", "https"} {
+		if rest, ok := strings.CutPrefix(failed.URI, "http://"+scheme+":/"); ok {
+			return scheme + "://" + strings.TrimLeft(fetch.WithoutUser(rest), "/")
+		}
+	}
+	return ""
 }
 
 // Interrupted reports whether err was only caused by the end of ctx.

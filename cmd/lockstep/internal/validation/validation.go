@@ -110,6 +110,7 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 		var r *finding.Report
 		if info, serr := os.Stat(target); serr != nil {
 			begun, err = sources.validate(ctx, o, target, &result, io)
+			err = mirror.ExplainSource(err, target, "")
 		} else if begun = []string{target}; files.contain(target, info) {
 			continue
 		} else if r, err = files.validate(ctx, o, vo, target, origins); r != nil {
