@@ -76,6 +76,7 @@ type Report struct {
 	Unreadable Problems // left in the catalog as they were
 	Skipped    Problems // not resources according to the rules; names excluded by patterns do not count
 	Hidden     Problems // files and directories that are left out because their names begin with a dot
+	Excluded   int64    // files and directories that are left out because of patterns, without what is in such directories
 	Private    Problems // files, and directories, that are published although other users of the machine may not read them; the paths of directories end in a slash
 	Elapsed    time.Duration
 }

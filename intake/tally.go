@@ -35,7 +35,7 @@ type Tally struct {
 	Reporter *Reporter
 	Start    time.Time
 
-	Files, Unchanged, Hashed, Bytes atomic.Int64
+	Files, Unchanged, Hashed, Bytes, excluded atomic.Int64
 
 	mu sync.Mutex // guards r
 	r  Report     // except for the counters above
@@ -57,7 +57,7 @@ func (t *Tally) Report() Report {
 	defer t.mu.Unlock()
 	r := t.r
 	r.Files, r.Unchanged = t.Files.Load(), t.Unchanged.Load()
-	r.Hashed, r.Bytes = t.Hashed.Load(), t.Bytes.Load()
+	r.Hashed, r.Bytes, r.Excluded = t.Hashed.Load(), t.Bytes.Load(), t.excluded.Load()
 	r.Elapsed = time.Since(t.Start)
 	return r
 }
@@ -103,6 +103,9 @@ func (t *Tally) Hidden(path string) {
 	defer t.mu.Unlock()
 	t.r.Hidden.Add(Problem{path, ErrHidden})
 }
+
+// Excluded reports a path that is left out because of patterns.
+func (t *Tally) Excluded() { t.excluded.Add(1) }
 
 // Private reports a path that is published although other users may not read it.
 func (t *Tally) Private(path string) {

@@ -126,6 +126,8 @@ func (s *scan) take(info blob.Info) error {
 			s.Skipped(key, pathname.ErrState)
 		case reservedPath(key):
 			s.Skipped(key, pathname.ErrReserved)
+		default:
+			s.Excluded()
 		}
 		return nil
 	}

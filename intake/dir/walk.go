@@ -64,6 +64,7 @@ type observer interface {
 	Skipped(rel string, why error)
 	Unreadable(rel string, err error)
 	Hidden(rel string)  // its name begins with a dot
+	Excluded()          // a name that patterns leave out
 	Private(rel string) // it is not skipped, although other users may not read it
 	// aliased is called for a file that can be written under another name: because
 	// it is reached by a symbolic link, which may lead nowhere yet, or because
@@ -296,6 +297,7 @@ func (w *walker) add(n *node, h dirHandle, name []byte, k filestat.Kind) {
 	if !w.f.Idle() {
 		rel := n.rel + string(name)
 		if k == filestat.Dir && !w.f.Dir(rel) || k != filestat.Dir && !w.f.File(rel) {
+			w.obs.Excluded()
 			return
 		}
 	}

@@ -158,7 +158,7 @@ func (s *Site) PublishOnce(ctx context.Context, n *sourcereport.Reporter) (p Pub
 		return p, err
 	}
 	for i := range p.scans {
-		n.Scanned(p.scans[i].set.from.Kind.Away, &p.scans[i].Report)
+		n.Scanned(p.scans[i].set.name, p.scans[i].set.from.Kind.Away, &p.scans[i].Report)
 	}
 	s.checks.once(ctx)
 	s.versions.Adopt(ctx, n)

@@ -78,7 +78,7 @@ func (s *Site) watchSet(ctx context.Context, set *siteSet, n *sourcereport.Repor
 			return context.Cause(ctx)
 		}
 		s.builder.sets.report(set.name, intake.Event{Kind: intake.EventScanned, Report: r, Err: err})
-		n.Scanned(set.from.Kind.Away, &r)
+		n.Scanned(set.name, set.from.Kind.Away, &r)
 		s.notify()
 	}
 	return set.origin.Watch(ctx, func(intake.Report) { s.notify() })

@@ -134,9 +134,12 @@ func (n *Reporter) private(found *intake.Problems) {
 // maxWarned caps the warnings that are remembered.
 const maxWarned = 1000
 
-// Scanned says what a scan passed over; away is whether the resources are elsewhere.
-func (n *Reporter) Scanned(away bool, r *intake.Report) {
+// Scanned says what a scan of a set passed over; away is whether the resources are elsewhere.
+func (n *Reporter) Scanned(set string, away bool, r *intake.Report) {
 	n.private(&r.Private)
+	if r.Files == 0 && r.Excluded > 0 {
+		n.IO.Errorf("warning: set %s: 0 of %s selected: --include and --exclude leave out all of them; they match paths below the root of the set, as pdf/** does\n", set, term.Count(r.Excluded, "name"))
+	}
 	skipped := &r.Skipped
 	if n.Quiet {
 		return
