@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"lockstep/destination"
 )
 
 // TestServicesStop: SIGTERM is how a service is stopped, and its exit code is 0; after
@@ -83,7 +85,7 @@ func TestInterruptedSync(t *testing.T) {
 				return false
 			})
 			dest := filepath.Join(t.TempDir(), "my mirror")
-			cmd := exec.Command("lockstep", "sync", src.address(), dest, "--log-format", format)
+			cmd := exec.Command("lockstep", "sync", src.address(), dest, "--log-format", format, "--json")
 			if format == "mirrors" {
 				config := filepath.Join(t.TempDir(), "m.yaml")
 				if err := os.WriteFile(config, fmt.Appendf(nil, "mirrors: [{name: mine, source: '%s', dest: '%s'}]\n", src.address(), dest), 0o600); err != nil {
@@ -91,8 +93,8 @@ func TestInterruptedSync(t *testing.T) {
 				}
 				cmd = exec.Command("lockstep", "sync", "--config", config)
 			}
-			var stderr syncBuffer
-			cmd.Stderr = &stderr
+			var stdout, stderr syncBuffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -102,13 +104,17 @@ func TestInterruptedSync(t *testing.T) {
 			if code, err := exitCodeOf(cmd.Wait()); err != nil || code != exitInterrupted {
 				t.Errorf("ended with %d, %v\n%s", code, err, &stderr)
 			}
-			command := "lockstep sync " + src.address() + " '" + dest + "' --log-format " + format
+			command := "lockstep sync " + src.address() + " '" + dest + "' --log-format " + format + " --json"
 			said := stderr.String()
 			if format == "mirrors" {
 				if !strings.Contains(said, "mine: interrupted: ") || !strings.Contains(said, " resources done") || !strings.Contains(said, "\ninterrupted\nhint: progress is saved; ") {
 					t.Errorf("stderr: %s", said)
 				}
 				return
+			}
+			var result struct{ Unproven []destination.Unproven }
+			if err := json.Unmarshal([]byte(stdout.String()), &result); err != nil || len(result.Unproven) != 1 || result.Unproven[0].Command != command || result.Unproven[0].Needs != "" {
+				t.Errorf("%v: the result is %s", err, &stdout)
 			}
 			if format == "text" {
 				if !strings.Contains(said, "interrupted: ") || !strings.Contains(said, " done") || !strings.Contains(said, "again: "+command+"\n") {

@@ -1,6 +1,7 @@
 package syncing
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -115,8 +116,19 @@ func (o *Flags) explain(ctx context.Context, err error, v View, r *destination.R
 	}
 	if mirror.Interrupted(ctx, err) {
 		err = v.IO.Interrupted(v.Watcher.Meter.Done())
+		continueWith(r, term.CommandLine(v.IO.Args))
 	}
 	return err
+}
+
+// continueWith has the result of an interrupted run name the command line that continues it,
+// with the flags of the run; an empty one may not be named.
+func continueWith(r *destination.Report, command string) {
+	for i := range r.Unproven {
+		if u := &r.Unproven[i]; u.IsFailure() {
+			u.Needs, u.Command = "", cmp.Or(command, u.Command)
+		}
+	}
 }
 
 // Deliver returns what hands changes over to the command of --exec; nil if there is none.
