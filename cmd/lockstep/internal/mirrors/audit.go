@@ -114,9 +114,32 @@ func conclude(ctx context.Context, entries []*entry, results []audited, out *ter
 		return errors.Join(err, io.PrintJSON(auditObject(entries, results, took, err)))
 	}
 	if !out.Quiet && !errors.Is(err, term.ErrInterrupted) {
-		io.Printf("%s in %s: %d in step\n", term.Count(len(entries), "mirror"), term.Elapsed(took), len(entries)-len(v.failed))
+		io.Printf("%s in %s: %s\n", term.Count(len(entries), "mirror"), term.Elapsed(took), tally(results))
 	}
 	return err
+}
+
+// tally counts the mirrors that are in step, that are not, and that could not be compared.
+func tally(results []audited) string {
+	var in, out, failed int
+	for i := range results {
+		switch err := results[i].err; {
+		case err == nil:
+			in++
+		case errors.Is(err, auditing.ErrDifferences), errors.Is(err, destination.ErrRefused):
+			out++
+		default:
+			failed++
+		}
+	}
+	text := fmt.Sprintf("%d in step", in)
+	if out > 0 {
+		text += fmt.Sprintf(", %d not in step", out)
+	}
+	if failed > 0 {
+		text += fmt.Sprintf(", %d failed", failed)
+	}
+	return text
 }
 
 // An auditTotal is what audit --config prints with --json.
