@@ -39,7 +39,7 @@ func (e *InUseError) Error() string {
 		return fmt.Sprintf("%s is in use by another process", e.Dest)
 	}
 	return fmt.Sprintf("%s is in use by process %d on %s (%s) since %s", e.Dest, e.Holder.PID,
-		fetch.Printable(e.Holder.Host), fetch.Printable(e.Holder.Command), e.Holder.Since.Local().Format(time.DateTime))
+		fetch.Printable(e.Holder.Host), fetch.Printable(e.Holder.Command), e.Holder.Since.UTC().Format("2006-01-02 15:04:05Z"))
 }
 
 // A Lock is the exclusive right to write to a mirror.

@@ -50,7 +50,7 @@ func (o *Overload) Warning(set string, hasChanges bool) string {
 		instead = "all of the set is"
 	}
 	return fmt.Sprintf("set %s: %s waiting since %s are more than can be applied one by one; %s read instead",
-		set, wording.Plural(o.Messages, "notification"), o.Since.Local().Format("15:04:05"), instead)
+		set, wording.Plural(o.Messages, "notification"), o.Since.UTC().Format("15:04:05Z"), instead)
 }
 
 func overloadName(uri string) string {

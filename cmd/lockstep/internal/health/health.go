@@ -44,6 +44,9 @@ type Row struct {
 	Err, Hint     string
 }
 
+// timeForm is how times are shown: in UTC, and as such.
+const timeForm = "2006-01-02 15:04:05Z"
+
 // PrintRows prints a table below a sentence, and what to do about errors. first is the title
 // of the first column.
 func PrintRows(io term.IO, first string, rows []Row, now time.Time) {
@@ -55,7 +58,7 @@ func PrintRows(io term.IO, first string, rows []Row, now time.Time) {
 	for _, r := range rows {
 		success, age, next, resources := "-", "-", "-", "-"
 		if !r.Success.IsZero() {
-			success, age = r.Success.Local().Format(time.DateTime), Span(max(now.Sub(r.Success), 0))
+			success, age = r.Success.UTC().Format(timeForm), Span(max(now.Sub(r.Success), 0))
 		}
 		if !r.Next.IsZero() {
 			next = "now"

@@ -61,7 +61,7 @@ func (h *Hub) printBehind(io term.IO) {
 		s := &h.Worst[i]
 		last, next, state := "-", "-", s.State
 		if !s.LastTaken.IsZero() {
-			last = s.LastTaken.Local().Format(time.DateTime)
+			last = s.LastTaken.UTC().Format(timeForm)
 		}
 		if !s.Next.IsZero() {
 			next = "in " + Span(max(s.Next.Sub(now), 0))

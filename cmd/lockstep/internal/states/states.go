@@ -259,7 +259,7 @@ func Restore(ctx context.Context, file, place string) (statebackup.Result, error
 
 // PrintRestored says what was restored to a place.
 func PrintRestored(io term.IO, r *statebackup.Result, place string) {
-	io.Printf("%s is as it was on %s\n", storage.WithoutPassword(place), r.Saved.Local().Format("2006-01-02 at 15:04:05"))
+	io.Printf("%s is as it was on %s\n", storage.WithoutPassword(place), r.Saved.UTC().Format("2006-01-02 at 15:04:05Z"))
 	if r.Kind != statebackup.Mirror {
 		io.Notef("If it is that of a Source, the history of its changes restarts with the next publication, and Destinations compare everything once.")
 	}

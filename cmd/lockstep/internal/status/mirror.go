@@ -150,7 +150,7 @@ func (m *Mirror) settle() {
 	if p := m.Process; p != nil {
 		m.Summary += "; a run is in progress"
 		if p.PID != 0 {
-			m.Summary += fmt.Sprintf(" (%s, process %d, since %s)", fetch.Printable(filepath.Base(p.Command)), p.PID, p.Since.Local().Format(time.DateTime))
+			m.Summary += fmt.Sprintf(" (%s, process %d, since %s)", fetch.Printable(filepath.Base(p.Command)), p.PID, p.Since.UTC().Format("2006-01-02 15:04:05Z"))
 		}
 	}
 }
