@@ -41,8 +41,9 @@ func (h hangups) release() {
 }
 
 // asService runs a command that works until it is stopped: SIGTERM is how that is done, and
-// after SIGHUP its log file may be another one.
+// after SIGHUP its log file may be another one. Its log has the time of each record.
 func asService(ctx context.Context, out *term.Options, io term.IO, run func(context.Context) error) error {
+	out.Service = true
 	if out.LogFile != nil {
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)

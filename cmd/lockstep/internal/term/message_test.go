@@ -163,3 +163,22 @@ func TestCommandLine(t *testing.T) {
 		}
 	}
 }
+
+// TestWarnings: the log of a command that is not a service reads like its messages, from the level
+// of warnings on; that of a service has records.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	for _, service := range []bool{false, true} {
+		var out bytes.Buffer
+		io := IO{Out: &out, Err: &out}.Safe()
+		o := &Options{logLevel: "info", logFormat: textFormat, Service: service}
+		log := o.Logger(io).With(slog.String("mirror", "a"))
+		log.Warn("close the mirror", slog.Any("err", errors.New("one\ntwo")), slog.String("dir", "x"))
+		log.Error("not ready", slog.String("hint", "wait"))
+		log.Info("seen")
+		got := out.String()
+		if !strings.Contains(got, "level=INFO msg=seen mirror=a\n") || service == strings.Contains(got, "a: warning: close the mirror: one\na:   two (dir x)\na: error: not ready\na: hint: wait\n") {
+			t.Errorf("service %t: %s", service, got)
+		}
+	}
+}

@@ -57,6 +57,7 @@ type Options struct {
 	logName   string
 
 	LogFile *logfile.File // nil: none
+	Service bool          // it works until it is stopped: its log has records with their times
 }
 
 func (o *Options) Declare(flags *pflag.FlagSet) {
@@ -138,7 +139,11 @@ func (o *Options) Logger(io IO) *slog.Logger {
 	case o.logFormat == jsonFormat && io.screen != nil:
 		return slog.New(newHandler(o.logFormat, printer{io.screen}, level))
 	}
-	return slog.New(newHandler(o.logFormat, io.Err, level))
+	h := newHandler(o.logFormat, io.Err, level)
+	if !o.Service && o.logFormat == textFormat && io.screen != nil {
+		h = &warnings{below: h, to: io.Err}
+	}
+	return slog.New(h)
 }
 
 func newHandler(format string, w io.Writer, level slog.Level) slog.Handler {
