@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +21,7 @@ import (
 	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
 )
 
 // publishOptions are the flags of publish.
@@ -103,7 +107,7 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.O
 	if so.OnEvent = n.Event; o.Watching() {
 		so.OnNotify = n.Notified // else what goes wrong is an error
 	}
-	start := time.Now()
+	start, before := time.Now(), publishedAt(o.out)
 	s, err := site.Open(ctx, so)
 	if err != nil {
 		return err
@@ -132,6 +136,10 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.O
 	if err := printPublish(io, o, s, &sum); err != nil {
 		return err
 	}
+	if now := publishedAt(o.out); before != "" && now != "" && now != before {
+		n.Warn(term.WithHint(fmt.Errorf("the base URL was %s and is %s now: everything that is published has a new address", before, now),
+			"mirrors of the old address do not take this for the same Source and have to be made again; if it is a mistake, publish again with --base-url "+before))
+	}
 	if sum.Written && sum.Updated+sum.Deleted == 0 && (sum.Created == 0 || sum.Created == sum.Resources) {
 		for _, problem := range so.Hubs.Check(ctx, so.Network, so.Log) { // no change is notified that would show a wrong address
 			n.Warn(problem)
@@ -144,6 +152,26 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.O
 		return stateplace.Cause(ctx, s.GoOn(ctx, n))
 	}
 	return errors.Join(p.Failed(), dumpErr, p.Unreadable(), s.NotifyOnce(ctx))
+}
+
+// publishedAt returns the base URL of the documents in the directory out; "" if that is not
+// known.
+func publishedAt(out string) string {
+	if mirror.IsBucket(out) {
+		return ""
+	}
+	f, err := os.Open(filepath.Join(out, ".well-known", "resourcesync"))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	for e, err := range resourcesync.NewReader(f, resourcesync.ReaderOptions{}).Entries() {
+		if base, _, ok := strings.Cut(e.Loc, "/resourcesync/"); ok && err == nil {
+			return base + "/"
+		}
+		break
+	}
+	return ""
 }
 
 // printPublish prints the result of a publication.
