@@ -74,7 +74,7 @@ func (s *scanner) scan(ctx context.Context) ([]scanned, error) {
 		known, serr := s.status(ctx, set.list)
 		follows := set.isUpstream() && s.watching && len(s.sets) > 1 // its set appears once it can be read
 		if serr != nil || known.Last == 0 && !follows {
-			return scans, errors.Join(err, serr)
+			return scans, errors.Join(sourcereport.OfSet(set.name, len(s.sets), set.from.Dir(), err), serr)
 		}
 	}
 	if len(errs) == len(s.sets) && !(remote && s.watching) {

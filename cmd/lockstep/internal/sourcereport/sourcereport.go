@@ -5,6 +5,7 @@ package sourcereport
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"sync"
 	"time"
@@ -66,6 +67,19 @@ func (n *Reporter) Warn(err error) {
 		text += "hint: " + hint + "\n"
 	}
 	n.IO.Errorf("%s", text)
+}
+
+// OfSet returns the error of a set that was never published, one of so many: it names the set. A
+// directory that does not exist is a mistake in the configuration; dir is empty if the set comes
+// from something else.
+func OfSet(name string, sets int, dir string, err error) error {
+	if sets < 2 {
+		return err
+	}
+	if err = fmt.Errorf("set %s: %w", name, err); dir != "" && errors.Is(err, fs.ErrNotExist) {
+		return term.Usage(err, "correct from: of the set "+name+", or make the directory")
+	}
+	return err
 }
 
 // Line describes a scan under way.
