@@ -255,8 +255,11 @@ func (o *Options) findState() (err error) {
 		if err := hiddenFromUs(catalog, database, own); err != nil {
 			return term.WithHint(err, "run this as the user who runs the process, or as root")
 		}
-		return term.WithHint(fmt.Errorf("%s: there is no mirror, and no state of a service", fetch.WithoutUser(place)),
-			"give the directory of a mirror, what serve was given, a state directory (--state), or the URL of a service")
+		hint := "give the directory of a mirror, what serve was given, a state directory (--state), or the URL of a service"
+		if term.IsHostPort(place) {
+			hint = "give the URL of a service, such as http://" + place + "/, or the address at which it listens for administration, --admin " + place
+		}
+		return term.WithHint(fmt.Errorf("%s: there is no mirror, and no state of a service", fetch.WithoutUser(place)), hint)
 	}
 	return nil
 }
