@@ -201,6 +201,10 @@ func Print(w io.Writer, p *Place) error {
 		root.add(f.Name + ": " + f.Value)
 	}
 	for i := range p.Sets {
+		if p.Kind == place.Document || p.Kind == place.Package { // of a set whose name is not known
+			p.Sets[i].addLists(root)
+			continue
+		}
 		p.Sets[i].addTo(root)
 	}
 	return root.print(w, "", "")
@@ -211,14 +215,18 @@ func (s *Set) addTo(root *node) {
 	if s.Error != "" {
 		n.add("cannot be read: " + s.Error)
 	}
-	for i := range s.Lists {
-		s.Lists[i].addTo(n)
-	}
+	s.addLists(n)
 	if s.Topic != "" {
 		n.add("notifications  " + s.Topic)
 	}
 	for _, l := range s.Links {
 		n.add(l.Rel + "  " + l.Href)
+	}
+}
+
+func (s *Set) addLists(n *node) {
+	for i := range s.Lists {
+		s.Lists[i].addTo(n)
 	}
 }
 
