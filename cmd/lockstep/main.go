@@ -218,8 +218,7 @@ See all of it in a few seconds:  lockstep demo`,
 	}
 	root.SetOut(io.Out)
 	root.SetErr(io.Err)
-	root.SetUsageFunc(help.PrintUsage)
-	root.SetHelpTemplate(help.HelpTemplate)
+	help.Declare(root, io.Columns())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return term.Usage(config.PlainFlagError(err), suggest.Flag(cmd, io.Args, err))
 	})

@@ -2,8 +2,13 @@
 package help
 
 import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"text/template"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -52,21 +57,66 @@ func Grouped(all *pflag.FlagSet, group string, declare func(*pflag.FlagSet)) {
 	all.AddFlagSet(flags)
 }
 
-// helpWidth is where flag usages are wrapped.
+// helpWidth is where flag usages are wrapped, unless the terminal is narrower.
 const helpWidth = 100
 
-// PrintUsage writes how a command is used to where its help goes.
-func PrintUsage(cmd *cobra.Command) error {
-	t, err := template.New("usage").Funcs(template.FuncMap{"flags": groupUsages, "rpad": rpad, "groups": Groups, "exitCodes": ExitCodes}).Parse(usageTemplate)
-	if err != nil {
-		return err // unreachable: it parses
+// overrun is by how many columns pflag lets the last line of a usage be longer.
+const overrun = 5
+
+// Declare has a command, and those below it, print help that fits into so many columns; 0 if the
+// output is no terminal.
+func Declare(root *cobra.Command, columns int) {
+	width := helpWidth
+	if columns > 0 {
+		width = min(width, max(columns-overrun, overrun))
 	}
-	return t.Execute(cmd.OutOrStderr(), cmd)
+	print := func(cmd *cobra.Command, to io.Writer) error {
+		flags := func(flags *pflag.FlagSet, group string) string {
+			return strings.TrimRight(InGroup(flags, group).FlagUsagesWrapped(width), "\n")
+		}
+		t, err := template.New("usage").Funcs(template.FuncMap{
+			"flags": flags, "rpad": rpad, "indent": func(padding int) int { return padding + 3 }, "groups": Groups, "exitCodes": ExitCodes, "wrapped": func(text string, indent int) string { return wrapped(text, columns, indent) },
+		}).Parse(usageTemplate)
+		if err != nil {
+			return err // unreachable: it parses
+		}
+		return t.Execute(to, cmd)
+	}
+	root.SetUsageFunc(func(cmd *cobra.Command) error { return print(cmd, cmd.OutOrStderr()) })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		out := cmd.OutOrStdout()
+		if text := strings.TrimRight(cmp.Or(cmd.Long, cmd.Short), " \n"); text != "" {
+			_, _ = fmt.Fprintf(out, "%s\n\n", wrapped(text, columns, 0)) // there is no one left to report to
+		}
+		_ = print(cmd, out) // likewise
+	})
 }
 
-// groupUsages describes the flags of one group.
-func groupUsages(flags *pflag.FlagSet, group string) string {
-	return strings.TrimRight(InGroup(flags, group).FlagUsagesWrapped(helpWidth), "\n")
+// wrapped returns text whose paragraphs fit into so many columns, after an indentation. Those that
+// fit, and those that have indented lines, stay as they are.
+func wrapped(text string, columns, indent int) string {
+	columns = max(columns-indent, 0)
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		lines := strings.Split(p, "\n")
+		if columns == 0 || !slices.ContainsFunc(lines, func(l string) bool { return utf8.RuneCountInString(l) > columns }) ||
+			slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, " ") }) {
+			continue
+		}
+		line, all := "", []string{}
+		for _, word := range strings.Fields(p) {
+			switch {
+			case line == "":
+				line = word
+			case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns:
+				line, all = word, append(all, line)
+			default:
+				line += " " + word
+			}
+		}
+		paragraphs[i] = strings.Join(append(all, line), "\n"+strings.Repeat(" ", indent))
+	}
+	return strings.Join(paragraphs, "\n\n")
 }
 
 // InGroup returns the flags below one heading; "" has those of none.
@@ -97,7 +147,7 @@ const usageTemplate = `Usage:
 
 Commands:
 {{- range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
+  {{rpad .Name .NamePadding}} {{wrapped .Short (indent .NamePadding)}}{{end}}{{end}}{{end}}
 {{- if .HasExample}}
 
 Examples:
@@ -116,13 +166,9 @@ Flags:
 Flags of every command:
 {{flags .InheritedFlags ""}}{{end}}
 
-Each flag can also be set in the environment: --some-flag as LOCKSTEP_SOME_FLAG.
+{{wrapped "Each flag can also be set in the environment: --some-flag as LOCKSTEP_SOME_FLAG." 0}}
 
 Exit codes:
 {{- range exitCodes}}
-  {{printf "%-4s" .Code}} {{.Meaning}}{{end}}
+  {{printf "%-4s" .Code}} {{wrapped .Meaning 7}}{{end}}
 `
-
-const HelpTemplate = `{{with (or .Long .Short)}}{{.}}
-
-{{end}}{{.UsageString}}`
