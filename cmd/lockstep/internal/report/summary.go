@@ -80,10 +80,29 @@ func PrintSync(ctx context.Context, io term.IO, out *term.Options, d *destinatio
 	for i := range r.Fallbacks {
 		io.Printf("  fallback: %s\n", r.Fallbacks[i].String())
 	}
-	for _, step := range r.Way {
+	PrintWay(io, r.Way)
+	return nil
+}
+
+// PrintWay prints the steps of a discovery. Addresses at the host of the first one are shown
+// without it from then on.
+func PrintWay(io term.IO, way []string) {
+	origin := ""
+	for i, step := range way {
+		if i == 0 {
+			if scheme, rest, ok := strings.Cut(step, "://"); ok && (scheme == "http" || scheme == "https") {
+				host, _, _ := strings.Cut(rest, "/")
+				origin = scheme + "://" + host + "/"
+			}
+		}
+		if head, tail, ok := strings.Cut(step, " "); ok && origin != "" {
+			if i > 0 && strings.HasPrefix(head, origin) {
+				head = head[len(origin)-1:]
+			}
+			step = head + strings.ReplaceAll(" "+tail, " "+origin, " /")
+		}
 		io.Printf("  by way of %s\n", step)
 	}
-	return nil
 }
 
 // WriteJSON writes the report as one JSON object, with the name of the mirror if it has one.

@@ -209,9 +209,7 @@ func printValidation(io term.IO, out *term.Options, v *validation, err error) er
 		tracing.Print(io, v.Origin)
 	}
 	io.Printf("  %s\n", term.Elapsed(time.Duration(v.Elapsed*float64(time.Second))))
-	for _, step := range v.Way {
-		io.Printf("  by way of %s\n", step)
-	}
+	report.PrintWay(io, v.Way)
 	return nil
 }
 
