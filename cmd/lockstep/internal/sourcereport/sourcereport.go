@@ -69,15 +69,15 @@ func (n *Reporter) Warn(err error) {
 	n.IO.Errorf("%s", text)
 }
 
-// OfSet returns the error of a set that was never published, one of so many: it names the set. A
-// directory that does not exist is a mistake in the configuration; dir is empty if the set comes
-// from something else.
+// OfSet returns the error of a set that was never published, one of so many: it names the set, and
+// what to do about a directory that does not exist; dir is empty if the set comes from something
+// else.
 func OfSet(name string, sets int, dir string, err error) error {
 	if sets < 2 {
 		return err
 	}
 	if err = fmt.Errorf("set %s: %w", name, err); dir != "" && errors.Is(err, fs.ErrNotExist) {
-		return term.Usage(err, "correct from: of the set "+name+", or make the directory")
+		return term.WithHint(err, "correct from: of the set "+name+", or make the directory")
 	}
 	return err
 }
