@@ -169,7 +169,7 @@ func New(o Options) (*Client, error) {
 	if c.hosts = newHosts(&o); o.Limits != nil {
 		c.hosts = o.Limits.of(c.hosts)
 	}
-	c.bandwidth.own.rate, c.bandwidth.own.divisor, c.bandwidth.total = float64(o.Bandwidth), &c.hosts.divisor, o.Total
+	c.bandwidth.own.Rate, c.bandwidth.own.Shares, c.bandwidth.total = float64(o.Bandwidth), c.hosts.divisor.get, o.Total
 	tls := &tls.Config{
 		RootCAs:            roots,
 		MinVersion:         tls.VersionTLS12,

@@ -97,3 +97,16 @@ func Next(r *Request, u *url.URL, location string) (*url.URL, error) {
 func (c *Client) HasTransports() bool {
 	return c.pool.Now() != nil
 }
+
+// Room returns how many more requests a host can take before one has to wait; if negative,
+// how many are waiting. A host that has deferred requests has none.
+func (c *Client) Room(host string) int {
+	h := c.hosts.get(host)
+	if h.rate.Paused() > 0 {
+		return 0
+	}
+	s := &h.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.jobs()-s.docs, 1) - s.held - len(s.waiting)
+}

@@ -219,7 +219,7 @@ func (c *Client) enter(ctx context.Context, h *host, u *url.URL, doc bool) (lane
 		if err != nil || h.gate.isOpen() {
 			return l, err
 		}
-		h.slots.release(l, doc, &reply{})
+		h.leave(l, doc)
 	}
 }
 
@@ -237,7 +237,7 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 		return nil, err
 	}
 	if r.Still != nil && !r.Still() {
-		h.slots.release(lane, r.Document, &reply{})
+		h.leave(lane, r.Document)
 		return nil, ErrNotSent
 	}
 	a := &answer{client: c, host: h, ended: func() error { return context.Cause(ctx) }, uri: r.URI, lane: lane, doc: r.Document, got: time.Now()}

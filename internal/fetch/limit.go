@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/internal/fetch/concurrency"
+	"lockstep/internal/fetch/pace"
 )
 
 // maxHosts caps the remembered hosts: what a Source names must not fill memory.
@@ -70,7 +71,7 @@ func (l *Limits) of(hs *hosts) *hosts {
 // A host is the state of one host and port.
 type host struct {
 	slots  slots
-	rate   pace
+	rate   pace.Pace
 	gate   gate
 	breaks breaks
 	simple simplicity
@@ -111,12 +112,12 @@ func (hs *hosts) get(name string) *host {
 	}
 	if len(hs.m) >= hs.remembered {
 		for name, h := range hs.m {
-			if h.slots.idle() && h.rate.idle() && h.gate.idle() {
+			if h.slots.idle() && h.rate.Idle() && h.gate.idle() {
 				delete(hs.m, name)
 			}
 		}
 	}
-	h = &host{slots: slots{lanes: hs.lanes, divisor: &hs.divisor, adapter: concurrency.New(hs.jobs, hs.most)}, rate: pace{rate: hs.rate, divisor: &hs.divisor}, gate: gate{host: name, patience: hs.patience, off: hs.ungated}, breaks: breaks{host: name, patience: hs.patience, off: hs.ungated}}
+	h = &host{slots: slots{lanes: hs.lanes, divisor: &hs.divisor, adapter: concurrency.New(hs.jobs, hs.most)}, rate: pace.Pace{Rate: hs.rate, Shares: hs.divisor.get}, gate: gate{host: name, patience: hs.patience, off: hs.ungated}, breaks: breaks{host: name, patience: hs.patience, off: hs.ungated}}
 	hs.m[name] = h
 	return h
 }
@@ -128,21 +129,6 @@ func (c *Client) Limit(host string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.jobs()
-}
-
-// Room returns how many more requests a host can take before one has to wait;
-// if negative, how many are waiting. A caller with work for several hosts uses
-// it so that a slow host does not occupy all its workers. A host that has
-// deferred requests has no room.
-func (c *Client) Room(host string) int {
-	h := c.hosts.get(host)
-	if h.rate.paused() > 0 {
-		return 0
-	}
-	s := &h.slots
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return max(s.jobs()-s.docs, 1) - s.held - len(s.waiting)
 }
 
 // spareJobs is the least number of concurrent requests of which some may be needless.
@@ -308,25 +294,35 @@ func (s *slots) give(l lane, doc bool) {
 	}
 }
 
-// enter waits until h may get another request, and takes a slot.
+// enter waits until h may get another request, and takes a slot. The request counts for the
+// rate when it has its slot: those that wait for slots, or for the end of a pause, would
+// otherwise be sent all at once. A document waits for none of those that wait for slots.
 func (h *host) enter(ctx context.Context, doc bool) (lane, error) {
-	if err := h.rate.wait(ctx, 1); err != nil {
+	turn, err := h.rate.Turn(ctx, doc)
+	if err != nil {
 		return 0, err
 	}
+	defer turn.End()
 	for {
 		l, err := h.slots.acquire(ctx, doc)
 		if err != nil {
 			return 0, err
 		}
-		pause := h.rate.paused()
-		if pause == 0 {
+		wait := turn.Take(1)
+		if wait <= 0 {
 			return l, nil
 		}
 		h.slots.release(l, doc, &reply{})
-		if err := sleep(ctx, pause); err != nil {
+		if err := pace.Sleep(ctx, wait); err != nil {
 			return 0, err
 		}
 	}
+}
+
+// leave returns what enter has taken for a request that is not sent.
+func (h *host) leave(l lane, doc bool) {
+	h.rate.Return(1)
+	h.slots.release(l, doc, &reply{})
 }
 
 // release releases a slot. r describes the answer.
@@ -380,114 +376,30 @@ func (s *slots) idle() bool {
 	return s.held == 0 && s.docs == 0 && len(s.waiting) == 0
 }
 
-// A pace spreads units evenly over time, rate per second; zero means no limit.
-type pace struct {
-	rate    float64
-	divisor *divisor // of the rate
-
-	mu    sync.Mutex    // guards the rest
-	first chan struct{} // holds a token while one waits for the next time, and others for their turn
-	next  time.Time     // time of the next unit
-	hold  time.Time     // no requests before this time
-}
-
-// wait takes n units: it returns when those taken before have had their time. One that ctx
-// ends takes none.
-func (p *pace) wait(ctx context.Context, n int) error {
-	if p.rate == 0 {
-		return nil
-	}
-	at := time.Now()
-	p.mu.Lock()
-	if p.first == nil {
-		p.first = make(chan struct{}, 1)
-	}
-	p.mu.Unlock()
-	select {
-	case p.first <- struct{}{}:
-		defer func() { <-p.first }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	p.mu.Lock()
-	if p.next.After(at) {
-		at = p.next
-	}
-	p.mu.Unlock()
-	if err := sleep(ctx, time.Until(at)); err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.next = at.Add(time.Duration(float64(n) * float64(p.divisor.get()) / p.rate * float64(time.Second)))
-	return nil
-}
-
-// pause delays all requests until t.
-func (p *pace) pause(t time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if t.After(p.hold) {
-		p.hold = t
-	}
-}
-
-// paused returns how long requests are still delayed.
-func (p *pace) paused() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.hold.IsZero() {
-		return 0
-	}
-	return max(time.Until(p.hold), 0)
-}
-
-func (p *pace) idle() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	return p.next.Before(now) && p.hold.Before(now)
-}
-
 // A Bandwidth limits the bytes per second of all Clients that share it.
-type Bandwidth struct{ pace pace }
+type Bandwidth struct{ pace pace.Pace }
 
 // NewBandwidth returns a limit of n bytes a second.
-func NewBandwidth(n int64) *Bandwidth { return &Bandwidth{pace{rate: float64(n)}} }
+func NewBandwidth(n int64) *Bandwidth { return &Bandwidth{pace.Pace{Rate: float64(n)}} }
 
 // A budget is the bandwidth of a Client.
 type budget struct {
-	own   pace
+	own   pace.Pace
 	total *Bandwidth // shared with others; may be nil
 }
 
 // limit returns the bytes per second to which bodies are limited; 0 if they are not.
 func (b *budget) limit() float64 {
-	if b.total == nil || b.own.rate > 0 && b.own.rate < b.total.pace.rate {
-		return b.own.rate
+	if b.total == nil || b.own.Rate > 0 && b.own.Rate < b.total.pace.Rate {
+		return b.own.Rate
 	}
-	return b.total.pace.rate
+	return b.total.pace.Rate
 }
 
 // wait waits until n more bytes may be received.
 func (b *budget) wait(ctx context.Context, n int) error {
-	if err := b.own.wait(ctx, n); err != nil || b.total == nil {
+	if err := b.own.Wait(ctx, n); err != nil || b.total == nil {
 		return err
 	}
-	return b.total.pace.wait(ctx, n)
-}
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return b.total.pace.Wait(ctx, n)
 }

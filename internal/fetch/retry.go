@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/internal/fetch/concurrency"
+	"lockstep/internal/fetch/pace"
 	"lockstep/internal/fetch/shown"
 )
 
@@ -122,13 +123,13 @@ func (h *host) putOff(now time.Time, after time.Duration, retries int) (over boo
 		after = min(unsaidPause<<min(s.pauses, 16), maxBackoff)
 		most *= 2
 	}
-	if h.rate.paused() == 0 {
+	if h.rate.Paused() == 0 {
 		if s.pauses >= most {
 			return true
 		}
 		s.pauses++
 	}
-	h.rate.pause(now.Add(min(after, MaxRetryAfter)))
+	h.rate.Pause(now.Add(min(after, MaxRetryAfter)))
 	return false
 }
 
@@ -146,7 +147,7 @@ func (c *Client) pauseBefore(ctx context.Context, tries int, f failure) error {
 		uri, cause := causeOf(f.err)
 		lg.DebugContext(ctx, "try again", slog.String("uri", shown.Redacted(uri)), slog.Int("attempt", tries), slog.Duration("dur", d), slog.String("err", Printable(cause.Error())))
 	}
-	return sleep(ctx, d)
+	return pace.Sleep(ctx, d)
 }
 
 // causeOf returns the URI of a failed request, and why it failed: unlike err, its text has no

@@ -33,11 +33,9 @@ func Pauses(c *Client) map[string]time.Time {
 	now := time.Now()
 	pauses := map[string]time.Time{}
 	for name, h := range c.hosts.all() {
-		h.rate.mu.Lock()
-		if h.rate.hold.After(now) {
-			pauses[name] = h.rate.hold
+		if until := h.rate.Until(); until.After(now) {
+			pauses[name] = until
 		}
-		h.rate.mu.Unlock()
 	}
 	return pauses
 }
@@ -48,7 +46,7 @@ func Pause(c *Client, host string, until time.Time) {
 	if most := time.Now().Add(MaxRetryAfter); until.After(most) {
 		until = most
 	}
-	c.hosts.get(host).rate.pause(until)
+	c.hosts.get(host).rate.Pause(until)
 }
 
 // all returns the hosts that are remembered.
