@@ -137,6 +137,7 @@ type Client struct {
 	deferrals deferrals
 	requests  atomic.Int64
 	bytes     atomic.Int64
+	held      atomic.Int64 // see Held
 }
 
 // HasHome reports whether the Source, as the user named it, is on the network:
@@ -258,6 +259,10 @@ func (c *Client) Requests() int64 { return c.requests.Load() }
 
 // Bytes returns how many bytes of bodies were received.
 func (c *Client) Bytes() int64 { return c.bytes.Load() }
+
+// Held returns for how long transfers have waited because of Bandwidth: if several waited at a
+// time, the sum.
+func (c *Client) Held() time.Duration { return time.Duration(c.held.Load()) }
 
 // Jobs returns the maximum number of concurrent requests per host.
 func (c *Client) Jobs() int { return max(c.hosts.jobs, c.hosts.most) }

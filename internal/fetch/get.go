@@ -245,7 +245,11 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 		a.log = requestlog.Begin(c.opts.Logger, r.method(), u.String())
 	}
 	if c.bandwidth.limit() > 0 {
-		a.pause = func(n int) error { return c.bandwidth.wait(ctx, n) }
+		a.pause = func(n int) error {
+			start := time.Now()
+			defer func() { c.held.Add(int64(time.Since(start))) }()
+			return c.bandwidth.wait(ctx, n)
+		}
 	}
 	a.patience = c.opts.Timeout
 	if tries == 1 && r.Post == nil && !r.Document {

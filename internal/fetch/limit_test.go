@@ -232,6 +232,9 @@ func TestBandwidth(t *testing.T) {
 		if took := time.Since(start).Round(time.Second); took < 29*time.Second || took > 31*time.Second || c.Bytes() != 3_000_000 {
 			t.Errorf("3 MB at 100 kB/s: %s, %d bytes", took, c.Bytes())
 		}
+		if held := c.Held(); held < 29*time.Second || held > 91*time.Second {
+			t.Errorf("transfers have waited for %s, want nearly all the time of up to three", held)
+		}
 	})
 }
 

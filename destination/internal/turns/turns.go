@@ -23,6 +23,7 @@ var ErrSlow = fmt.Errorf("%w: the set is slow, and others are waiting", context.
 type Traffic interface {
 	Requests() int64
 	Bytes() int64
+	Held() time.Duration // waited because of the client's own limit
 }
 
 // Watch returns a context that ends with [ErrSlow] as its cause when little has arrived, and no
@@ -33,18 +34,18 @@ func Watch(ctx context.Context, t Traffic, patience time.Duration) (context.Cont
 	go func() {
 		tick := time.NewTicker(patience / looks)
 		defer tick.Stop()
-		requests, bytes := t.Requests(), t.Bytes()
+		requests, bytes, held := t.Requests(), t.Bytes(), t.Held()
 		for slow := 0; slow < looks; {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
 			}
-			r, b := t.Requests(), t.Bytes()
-			if slow++; r > requests || b == bytes || float64(b-bytes) >= slowBytes*(patience/looks).Seconds() {
+			r, b, h := t.Requests(), t.Bytes(), t.Held()
+			if slow++; r > requests || b == bytes || h-held >= patience/looks/2 || float64(b-bytes) >= slowBytes*(patience/looks).Seconds() {
 				slow = 0
 			}
-			requests, bytes = r, b
+			requests, bytes, held = r, b, h
 		}
 		cancel(ErrSlow)
 	}()
