@@ -216,6 +216,11 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 			incomplete = cmp.Or(incomplete, err)
 			reportUnknown(s, set, err, len(sets))
 		default:
+			for _, t := range waiting {
+				if _, begun := s.earlier[t.set.Number]; begun {
+					_ = s.bring(t.set, func() error { return err }) // returns err
+				}
+			}
 			return err
 		}
 		s.until(set)
@@ -303,13 +308,16 @@ func (s *session) bring(set *setState, do func() error) error {
 	before := s.report
 	s.report.Mode, s.report.Via = "", ""
 	err := do()
+	r := s.earlier[set.Number]
+	_, bytes, elapsed := begun.since(s.d.client)
+	r.Bytes, r.Elapsed = r.Bytes+bytes, r.Elapsed+elapsed
 	if errors.Is(err, turns.ErrSlow) {
 		s.report.Mode, s.report.Via = before.Mode, before.Via
+		s.earlier[set.Number] = r
 		return err
 	}
-	r := s.earlier[set.Number]
+	delete(s.earlier, set.Number)
 	r.URI, r.Name, r.SyncedUntil, r.AsOf = set.URI, fetch.Printable(set.Name), set.SyncedUntil(), set.AsOf
-	_, r.Bytes, r.Elapsed = begun.since(s.d.client)
 	r = s.report.AddSet(r, &before, err, reasonsOf(s, set))
 	s.d.emit(Event{Kind: EventDone, Set: set.Name, Result: r})
 	return err

@@ -55,6 +55,9 @@ func (r *Report) Add(o *Report) {
 // and the reasons why it is not certain that the set is complete. The fields of set
 // that are not counted are given, and what was counted in earlier turns. AddSet returns the result.
 func (r *Report) AddSet(set report.SetReport, before *Report, err error, reasons []report.Unproven) report.SetReport {
+	if again := min(set.Created+set.Updated, r.Unchanged-before.Unchanged); again > 0 {
+		r.Unchanged -= again // done in earlier turns
+	}
 	d := r.Since(before)
 	set.Mode, set.Via = d.Mode, d.Via
 	set.Created, set.Updated, set.Deleted = set.Created+d.Created, set.Updated+d.Updated, set.Deleted+d.Deleted

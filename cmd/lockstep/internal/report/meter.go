@@ -27,6 +27,7 @@ type Meter struct {
 // A setMeter is the progress of one set.
 type setMeter struct {
 	name    string
+	number  int // in the run
 	now     destination.Progress
 	planned bool
 	base    int64 // of fetched when it was planned
@@ -59,7 +60,7 @@ func (m *Meter) Event(e destination.Event) {
 		m.doc = e.URI
 	case destination.EventSet:
 		m.total = e.Progress.Sets
-		m.sets, m.samples = append(m.sets, setMeter{name: e.Set}), nil
+		m.sets, m.samples = append(m.sets, setMeter{name: e.Set, number: e.Progress.Set}), nil
 	case destination.EventPlan:
 		s := m.current(e.Set)
 		s.now, s.planned, s.base = e.Progress, true, m.bytes()
@@ -158,7 +159,7 @@ func (m *Meter) Done() string {
 		text = term.Count(done, "resource") + " done, while the list was being read"
 	}
 	if m.total > 1 {
-		text += fmt.Sprintf(", of set %d of %d (%s)", len(m.sets), m.total, s.name)
+		text += fmt.Sprintf(", of set %d of %d (%s)", s.number, m.total, s.name)
 	}
 	if n := m.bytes(); n > 0 {
 		text += "; " + term.Size(n) + " received"
@@ -182,7 +183,7 @@ func (m *Meter) view() view {
 	s := &m.sets[len(m.sets)-1]
 	v := view{name: s.name, p: s.now, bytes: s.now.Bytes}
 	if m.total > 1 {
-		v.head = fmt.Sprintf("%d/%d", len(m.sets), m.total)
+		v.head = fmt.Sprintf("%d/%d", s.number, m.total)
 	}
 	if m.Fetched != nil {
 		v.bytes = m.bytes() - s.base

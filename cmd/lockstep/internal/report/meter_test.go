@@ -91,4 +91,9 @@ func TestMeterDone(t *testing.T) {
 	if got := m.Done(); got != "1,234 of 5,000 resources done, of set 2 of 2 (b); 4.9 MB received" {
 		t.Errorf("in the middle: %q", got)
 	}
+	m.Event(destination.Event{Kind: destination.EventSet, Set: "a", Progress: destination.Progress{Set: 1, Sets: 2}})
+	m.Event(destination.Event{Kind: destination.EventPlan, Set: "a", Progress: destination.Progress{Total: 7}})
+	if got := m.Done(); got != "0 of 7 resources done, of set 1 of 2 (a); 4.9 MB received" {
+		t.Errorf("when a set has another turn: %q", got)
+	}
 }
