@@ -49,7 +49,7 @@ type Action struct {
 	Stated      *desired.Resource // what the Source stated about the URI, if the content is another representation
 	Preferred   bool              // that representation is preferred to the resource's own
 	PackageRead bool              // its package was read and did not yield its content
-	Uncertain   bool              // InStep: as far as is known, as changes are missing that may say something else
+	Uncertain   bool              // InStep: only as far as is known; a change that could not be read may say otherwise
 	Redescribed bool              // Touch, Release: the Source states another media type or other links
 }
 

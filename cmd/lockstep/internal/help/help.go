@@ -60,7 +60,7 @@ func Grouped(all *pflag.FlagSet, group string, declare func(*pflag.FlagSet)) {
 // helpWidth is where flag usages are wrapped, unless the terminal is narrower.
 const helpWidth = 100
 
-// overrun is by how many columns pflag lets the last line of a usage be longer.
+// overrun is the number of columns by which pflag lets the last line of a usage exceed the width.
 const overrun = 5
 
 // Declare has a command, and those below it, print help that fits into so many columns; 0 if the

@@ -247,7 +247,7 @@ func checkHub(ctx context.Context, hub string, n *network.Options, log *slog.Log
 	req.Header.Set("User-Agent", userAgent(n))
 	answer, err := client.Do(req)
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // the address is said already
+		err = e.Err // the caller names the address
 	}
 	if err != nil {
 		return err

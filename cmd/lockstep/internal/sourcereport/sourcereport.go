@@ -69,9 +69,9 @@ func (n *Reporter) Warn(err error) {
 	n.IO.Errorf("%s", text)
 }
 
-// OfSet returns the error of a set that was never published, one of so many: it names the set, and
-// what to do about a directory that does not exist; dir is empty if the set comes from something
-// else.
+// OfSet returns err, which kept a set from its first publication, with the name of the set if there
+// are several, and with a remedy if its directory dir does not exist. dir is empty if the set is not
+// a directory.
 func OfSet(name string, sets int, dir string, err error) error {
 	if sets < 2 {
 		return err

@@ -122,7 +122,7 @@ func (o *Flags) explain(ctx context.Context, err error, v View, r *destination.R
 }
 
 // continueWith has the result of an interrupted run name the command line that continues it,
-// with the flags of the run; an empty one may not be named.
+// with the flags of the run. It leaves the command as it is if command is empty, because a flag may be secret.
 func continueWith(r *destination.Report, command string) {
 	for i := range r.Unproven {
 		if u := &r.Unproven[i]; u.IsFailure() {
