@@ -77,7 +77,7 @@ func (s *setsSource) answer(path string, h http.HandlerFunc) {
 	}
 }
 
-// block has requests for path wait until release is called.
+// block has requests for path, /SET.txt, wait until release is called.
 func (s *setsSource) block(t *testing.T, path string) (release func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -89,7 +89,7 @@ func (s *setsSource) block(t *testing.T, path string) (release func()) {
 	s.answer(path, func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-done:
-			_, _ = fmt.Fprintln(w, "released")
+			_, _ = fmt.Fprintln(w, strings.TrimSuffix(path[1:], ".txt")) // as later: the set may be read again before anything is announced
 		case <-r.Context().Done():
 		}
 	})
