@@ -40,8 +40,14 @@ func TestHubKill(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
 	open, shut := again(t, url)
-	command := func() *exec.Cmd { return child("TestHubKill", url) }
-	hubtest.RunKill(t, 10, command, func() hubstore.Store { return open().Hub() }, shut)
+	name := fmt.Sprintf("kill-%d", time.Now().UnixNano())
+	command := func() *exec.Cmd { return child("TestHubKill", with(t, url, "application_name", name)) }
+	hubtest.RunKill(t, 10, command, func() hubstore.Store {
+		until(t, "the end of what the server does for the killed process", func() bool {
+			return number(t, url, `SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = '`+name+`'`) == 0
+		})
+		return open().Hub()
+	}, shut)
 }
 
 const (
