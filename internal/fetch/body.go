@@ -64,6 +64,7 @@ type answer struct {
 	wire  int64 // bytes received
 	given int64 // bytes returned
 	void  int   // bytes received since zip last returned one
+	part  int   // bytes received since the last useful part
 	max   int64
 	err   error // sticky
 	floor floor
@@ -128,7 +129,7 @@ func (a *answer) Read(p []byte) (int, error) {
 		err = &BodyError{URI: a.uri, Got: a.wire, Want: a.want, Err: err}
 		a.reply.good = false
 	} else if !a.doc {
-		a.host.breaks.finished()
+		a.host.breaks.progressed()
 	}
 	a.err = err
 	a.finish()
@@ -181,6 +182,10 @@ func (a *answer) read(p []byte) (int, error) {
 		return n, err
 	case err != nil:
 		return n, a.cause(err)
+	}
+	if a.part += n; a.part >= leastPart && !a.doc {
+		a.part = 0
+		a.host.breaks.progressed()
 	}
 	if err := a.floor.pass(n, time.Since(start)); err != nil {
 		return n, err

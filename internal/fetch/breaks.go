@@ -9,13 +9,18 @@ import (
 
 const (
 	// fewBreaks is how many consecutive truncated bodies a host may send before
-	// each resource is requested only once.
-	fewBreaks = 16
+	// each resource is requested only once. A request that ended in silence, or whose
+	// body was too slow, counts as silenceWeight of them, because it takes so long;
+	// but it may be repeated: a host sometimes loses several requests at a time.
+	fewBreaks     = 16
+	silenceWeight = 2
 
 	// mostBreaks is how many consecutive truncated bodies a host may send before
 	// resources fail without a request, except for one in each period of the host's
-	// patience.
-	mostBreaks = 256
+	// patience. With fewBreaks, so they do when the first is barrenPeriods of these
+	// periods ago.
+	mostBreaks    = 256
+	barrenPeriods = 10
 
 	// samePlaces is how many attempts of one request may break off at the same
 	// position.
@@ -26,8 +31,9 @@ const (
 	leastPart = 64 << 10
 )
 
-// breaks counts the consecutive bodies that a host truncated. If it completes none,
-// its resources are unavailable, whatever else it answers. Bodies of which a useful
+// breaks counts the consecutive requests for resources to a host that failed though it
+// was connected: it truncated the body, sent it too slowly, or nothing. If it completes
+// none, its resources are unavailable, whatever else it answers. Bodies of which a useful
 // part arrived do not count, nor do documents.
 type breaks struct {
 	host     string
@@ -38,58 +44,86 @@ type breaks struct {
 	count int
 	since time.Time // of the first one
 	last  error
-	next  time.Time // when the next request is allowed, once there were mostBreaks
+	next  time.Time // when the next request is allowed; zero: it is
 }
 
-// add records a truncated body, and reports whether another attempt is useless.
-func (b *breaks) add(err *BodyError) (over bool) {
-	if b.off || err.Got >= leastPart || !err.Retryable() {
+// broke records a body that was not complete, and reports whether another attempt is
+// useless.
+func (b *breaks) broke(err *BodyError) (over bool) {
+	switch {
+	case err.Got >= leastPart:
 		return false
+	case errors.Is(err.Err, ErrTooSlow), errors.Is(err.Err, ErrTimeout):
+		return b.silent(err.Err)
+	}
+	return err.Retryable() && b.add(err.Err, 1) >= fewBreaks
+}
+
+// silent records a request that failed with err, and reports whether another attempt is
+// useless. Only silence, and bodies that are too slow, count.
+func (b *breaks) silent(err error) (over bool) {
+	if !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrTooSlow) {
+		return false
+	}
+	b.add(err, silenceWeight)
+	return b.pass(false) != nil
+}
+
+// add adds to the count, and returns it.
+func (b *breaks) add(err error, weight int) int {
+	if b.off {
+		return 0
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	if b.count++; b.count == 1 {
+	if b.count == 0 {
 		b.since = now
 	}
-	b.last = err.Err
-	if b.count == mostBreaks {
+	b.count += weight
+	b.last = err
+	if b.next.IsZero() && (b.count >= mostBreaks || b.count >= fewBreaks && now.Sub(b.since) >= barrenPeriods*b.patience) {
 		b.next = now.Add(b.patience)
 	}
-	return b.count >= fewBreaks
+	return b.count
 }
 
-// finished records a complete body.
-func (b *breaks) finished() {
+// progressed records a complete body, or a useful part of one.
+func (b *breaks) progressed() {
 	b.mu.Lock()
-	b.count = 0
+	b.count, b.next = 0, time.Time{}
 	b.mu.Unlock()
 }
 
-// pass returns an error if a resource must not be requested now.
-func (b *breaks) pass() error {
+// pass returns an error if a resource must not be requested now. send says that it is
+// requested otherwise.
+func (b *breaks) pass(send bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.count < mostBreaks {
+	if b.next.IsZero() {
 		return nil
 	}
 	now := time.Now()
-	if !now.Before(b.next) {
-		b.next = now.Add(b.patience)
-		return nil
+	if now.Before(b.next) {
+		return &HostError{Host: b.host, Since: b.since, Err: errBroken{b.last}}
 	}
-	return &HostError{Host: b.host, Since: b.since, Err: errBroken{b.last}}
+	if send {
+		b.next = now.Add(b.patience)
+	}
+	return nil
 }
 
 // errBroken is the reason why a host that answers gets no request.
 type errBroken struct{ error }
 
 func (e errBroken) Error() string {
-	cause := e.error.Error()
-	if errors.Is(e.error, io.ErrUnexpectedEOF) {
-		cause = "body ended early"
+	switch {
+	case errors.Is(e.error, io.ErrUnexpectedEOF):
+		return "it breaks off every body: body ended early"
+	case errors.Is(e.error, ErrTimeout), errors.Is(e.error, ErrTooSlow):
+		return "no resource arrives: " + e.error.Error()
 	}
-	return "it breaks off every body: " + cause
+	return "it breaks off every body: " + e.error.Error()
 }
 
 func (e errBroken) Unwrap() error { return e.error }

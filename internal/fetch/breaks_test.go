@@ -1,12 +1,15 @@
 package fetch_test
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,7 +36,9 @@ func fetchMany(t *testing.T, c *fetch.Client, n int) (came int64, last error) {
 					continue
 				}
 				mu.Lock()
-				last = err
+				if _, unsent := errors.AsType[*fetch.HostError](last); !unsent { // which an earlier request may outlast
+					last = err
+				}
 				mu.Unlock()
 			}
 		})
@@ -73,6 +78,156 @@ func TestAHostThatBreaksOffEveryBodyCostsABoundedNumberOfRequests(t *testing.T) 
 		if came, last := fetchMany(t, c, 100); came != 100 {
 			t.Errorf("when a body came: %d came, %v", came, last)
 		}
+	})
+}
+
+// A host that answers documents and probes, but sends no resource, is given up after some
+// minutes, not after as many timeouts as there are resources.
+func TestAHostWithoutAnyResourceIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		jobs int
+		most time.Duration
+		send func(w *wire)
+		want string
+	}{
+		"silent":                {0, 13 * time.Minute, func(*wire) { time.Sleep(time.Hour) }, "no resource arrives: no data"},
+		"silent, one at a time": {1, 13 * time.Minute, func(*wire) { time.Sleep(time.Hour) }, "no resource arrives: no data"},
+		"silent after the header": {0, 13 * time.Minute, func(w *wire) {
+			w.say("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+			time.Sleep(time.Hour)
+		}, "no resource arrives: no data"},
+		"too slow": {0, 13 * time.Minute, func(w *wire) {
+			w.say("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+			w.drip(strings.Repeat("x", 100_000), time.Second)
+		}, "no resource arrives: slower than the floor"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var well atomic.Bool
+				c := wired(t, fetch.Options{Jobs: tt.jobs}, func(w *wire, r *http.Request, _ int) {
+					if well.Load() || r.URL.Path == "/document" || r.Method == http.MethodHead {
+						w.answer(200, "Connection: close\r\n", "whole")
+						return
+					}
+					tt.send(w)
+				})
+				begin := time.Now()
+				came, last := fetchMany(t, c, 5000)
+				if took := time.Since(begin); came != 0 || c.Requests() > 200 || took > tt.most {
+					t.Errorf("%d came by %d requests in %s; want none by at most 200 within %s", came, c.Requests(), took, tt.most)
+				}
+				if _, ok := errors.AsType[*fetch.HostError](last); !ok || !fetch.Passing(last) || !strings.Contains(last.Error(), tt.want) {
+					t.Errorf("the last failed with %v, want a HostError with %q", last, tt.want)
+				}
+				if text, err := get(t.Context(), c, fetch.Request{URI: "/document", Document: true}); err != nil || text != "whole" {
+					t.Errorf("a document: %q, %v; want it in spite of the resources", text, err)
+				}
+				well.Store(true)
+				time.Sleep(2 * fetch.GiveUpAfter)
+				if came, last := fetchMany(t, c, 1); came != 1 {
+					t.Errorf("when the host is well again: %v", last)
+				}
+				if came, last := fetchMany(t, c, 100); came != 100 {
+					t.Errorf("when a body came: %d came, %v", came, last)
+				}
+			})
+		})
+	}
+}
+
+// While a large resource arrives, its host is not given up because others do not.
+func TestAHostThatSendsALargeResourceIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := wired(t, fetch.Options{}, func(w *wire, r *http.Request, _ int) {
+			switch {
+			case r.Method == http.MethodHead:
+				w.answer(200, "", "")
+				return
+			case r.URL.Path != "/large":
+				time.Sleep(time.Hour)
+				return
+			}
+			const pieces = 60 * 60
+			w.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", pieces*(8<<10))
+			for range pieces {
+				time.Sleep(time.Second)
+				w.say("%s", strings.Repeat("x", 8<<10))
+			}
+		})
+		large := make(chan error, 1)
+		go func() {
+			large <- c.Fetch(t.Context(), &fetch.Request{URI: source + "/large"}, func(resp *fetch.Response) error {
+				_, err := io.Copy(io.Discard, resp.Body)
+				return err
+			})
+		}()
+		_, last := fetchMany(t, c, 40)
+		if _, gone := errors.AsType[*fetch.HostError](last); gone || last == nil {
+			t.Errorf("the others failed with %v, want an error of each", last)
+		}
+		if err := <-large; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A server that accepts few connections must not be kept busy by idle ones.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		places := make(chan struct{}, 2)
+		var mu sync.Mutex
+		refused := 0
+		var arrived sync.WaitGroup
+		arrived.Add(2)
+		c := wired(t, fetch.Options{}, func(*wire, *http.Request, int) {})
+		c.SetDial(func(context.Context, string, string) (net.Conn, error) {
+			select {
+			case places <- struct{}{}:
+			default:
+				mu.Lock()
+				refused++
+				mu.Unlock()
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+			}
+			near, far := net.Pipe()
+			go func() {
+				defer func() {
+					far.Close()
+					<-places
+				}()
+				w := newWire(far)
+				for r := w.request(); r != nil; r = w.request() {
+					if r.URL.Path != "/resource" { // each document has a connection of its own
+						arrived.Done()
+						arrived.Wait()
+					}
+					w.answer(200, "", "whole")
+				}
+			}()
+			return near, nil
+		})
+		var documents sync.WaitGroup
+		for _, path := range []string{"/one", "/two"} {
+			documents.Go(func() {
+				if _, err := get(t.Context(), c, fetch.Request{URI: path, Document: true}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		documents.Wait()
+		begin := time.Now()
+		err := c.Fetch(t.Context(), &fetch.Request{URI: source + "/resource"}, func(resp *fetch.Response) error {
+			_, err := io.Copy(io.Discard, resp.Body)
+			return err
+		})
+		if took := time.Since(begin); err != nil || refused == 0 || took > 5*time.Second {
+			t.Errorf("a resource: %v after %s and %d refused connections; want it within seconds", err, took, refused)
+		}
+		c.Close()
 	})
 }
 

@@ -110,13 +110,12 @@ func (c *Client) Fetch(ctx context.Context, r *Request, use func(*Response) erro
 		err = use(resp)
 		_ = resp.Body.Close() // the errors that matter are those of reading, which use has
 		body, broken := errors.AsType[*BodyError](err)
+		over := broken && !r.Document && c.hosts.get(HostOf(resp.URI)).breaks.broke(body)
 		if !broken || !body.Retryable() {
 			return err
 		}
 		f := c.booked(resp.URI, err)
-		if !r.Document {
-			f.over = f.host.breaks.add(body) || f.over
-		}
+		f.over = f.over || over
 		if broke.again(from+body.Got) || !at.helps(c, r, &f) || c.pauseBefore(ctx, at.tries, f) != nil {
 			return err
 		}
@@ -162,6 +161,9 @@ func (c *Client) get(ctx context.Context, r *Request, at *attempts) (*Response, 
 			where = chain[len(chain)-1]
 		}
 		f := c.booked(where, final)
+		if !r.Document && r.Post == nil {
+			f.over = f.host.breaks.silent(err) || f.over
+		}
 		if !retryable(err) || !at.helps(c, r, &f) {
 			return nil, final
 		}
@@ -227,14 +229,21 @@ func (c *Client) enter(ctx context.Context, h *host, u *url.URL, doc bool) (lane
 // attempts, including this one.
 func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*answer, error) {
 	h := c.hosts.get(hostOf(u))
-	if !r.Document && r.Post == nil {
-		if err := h.breaks.pass(); err != nil {
+	resource := !r.Document && r.Post == nil
+	if resource {
+		if err := h.breaks.pass(false); err != nil {
 			return nil, err
 		}
 	}
 	lane, err := c.enter(ctx, h, u, r.Document)
 	if err != nil {
 		return nil, err
+	}
+	if resource {
+		if err := h.breaks.pass(true); err != nil {
+			h.leave(lane, r.Document)
+			return nil, err
+		}
 	}
 	if r.Still != nil && !r.Still() {
 		h.leave(lane, r.Document)

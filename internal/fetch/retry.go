@@ -84,6 +84,9 @@ func (c *Client) booked(uri string, err error) failure {
 		silent := errors.Is(err, ErrTimeout)
 		s.adapter.Failed(now, concurrency.CostBroken, silent && !s.adapter.Well())
 		f.over = f.host.gate.missed(err)
+		if _, answered := errors.AsType[*BodyError](err); !answered && s.misses&(s.misses-1) == 0 {
+			c.Close() // idle connections may occupy the only ones that the server accepts
+		}
 	}
 	f.well = s.adapter.Well()
 	return f
