@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"lockstep/intake"
+	"lockstep/internal/sleep"
 )
 
 // A comparison that a deletion calls for begins after staleWait, or staleShare times the
@@ -40,7 +40,7 @@ func (s *stale) wait(ctx context.Context, interval, took time.Duration) error {
 		return nil
 	case <-s.deleted:
 	}
-	if err := intake.Sleep(ctx, max(staleWait, staleShare*took)); err != nil {
+	if err := sleep.For(ctx, max(staleWait, staleShare*took)); err != nil {
 		return err
 	}
 	select {

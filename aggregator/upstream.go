@@ -17,6 +17,7 @@ import (
 	"lockstep/destination"
 	"lockstep/destination/journal"
 	"lockstep/intake"
+	"lockstep/internal/sleep"
 )
 
 // DefaultInterval is how often Watch compares all of a mirror with the catalog, in case
@@ -320,7 +321,7 @@ func (u *Upstream) follow(ctx context.Context) error {
 		u.progress.ended(err, time.Now().Add(retry))
 		u.first.step(func(f *firstRun) { f.read = true })
 		u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: u.explain(err)})
-		_ = intake.Sleep(ctx, retry) // the loop ends with ctx
+		_ = sleep.For(ctx, retry) // the loop ends with ctx
 	}
 	return context.Cause(ctx)
 }

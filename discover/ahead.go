@@ -6,9 +6,9 @@ import (
 	"io"
 	"net/url"
 	"strings"
-	"time"
 
 	"lockstep/internal/fetch"
+	"lockstep/internal/sleep"
 )
 
 // maxAhead caps the documents requested before it is their turn.
@@ -82,20 +82,10 @@ func (f *finder) load(ctx context.Context, uri string) (*page, error) {
 		return nil, l.err
 	}
 	if answered {
-		sleep(ctx, min(status.RetryAfter, fetch.MaxRetryAfter))
+		_ = sleep.For(ctx, min(status.RetryAfter, fetch.MaxRetryAfter)) // the next request returns the error of ctx
 	}
 	silent := errors.Is(l.err, fetch.ErrTimeout) // of which two are enough
 	return openPage(ctx, f.client, fetch.Request{URI: uri, Once: f.once || silent})
-}
-
-// sleep waits that long, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // drop ends the requests whose turn has not come.

@@ -9,6 +9,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake/internal/listed"
+	"lockstep/internal/sleep"
 )
 
 // An Origin is an origin that lists its resources in any order, together with the set
@@ -185,7 +186,7 @@ func (l *Origin) Watch(ctx context.Context, scan func(context.Context) (Report, 
 		if err == nil || errors.Is(err, ErrEmpty) { // trying again does not help
 			retry = 0
 		}
-		if Sleep(ctx, retry) != nil || due(ctx) != nil {
+		if sleep.For(ctx, retry) != nil || due(ctx) != nil {
 			return context.Cause(ctx)
 		}
 	}

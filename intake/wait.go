@@ -38,21 +38,6 @@ func Forever(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Sleep waits for d or until ctx ends, and returns the error of ctx.
-func Sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // Cause returns the reason why ctx ended if err is a consequence of that, and
 // otherwise err.
 func Cause(ctx context.Context, err error) error {

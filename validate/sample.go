@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"lockstep/internal/sleep"
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/visit"
@@ -126,7 +127,7 @@ func (s *set) sample(ctx context.Context) error {
 	}
 	for round := 0; len(doubts) > 0 && len(s.changeDocs) > 0 && round < 2; round++ {
 		if round > 0 {
-			if err := visit.Pause(ctx, s.visitor.Settings.Settle); err != nil {
+			if err := sleep.For(ctx, s.visitor.Settings.Settle); err != nil {
 				return err
 			}
 		}
@@ -135,7 +136,7 @@ func (s *set) sample(ctx context.Context) error {
 		}
 	}
 	if len(doubts) > 0 && len(s.changeDocs) > 0 {
-		if err := visit.Pause(ctx, s.visitor.Settings.Settle); err != nil {
+		if err := sleep.For(ctx, s.visitor.Settings.Settle); err != nil {
 			return err
 		}
 		newest, err := s.newestChanges(ctx, doubts)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockstep/intake"
+	"lockstep/internal/sleep"
 )
 
 // Watch scans, and scans again whenever [Options.ScanInterval] has passed, until
@@ -40,7 +41,7 @@ func (b *Bucket) Watch(ctx context.Context, onChange func(intake.Report)) error 
 		default:
 			retry = 0
 		}
-		if intake.Sleep(ctx, pause) != nil {
+		if sleep.For(ctx, pause) != nil {
 			return context.Cause(ctx)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"lockstep/intake"
 	"lockstep/intake/internal/filestat"
 	"lockstep/internal/mediatype"
+	"lockstep/internal/sleep"
 	"lockstep/resourcesync"
 )
 
@@ -163,7 +164,7 @@ func (h *hasher) read(ctx context.Context, j *job) error {
 		}
 	}
 	for i, pause := range readTries {
-		if err := intake.Sleep(ctx, pause); err != nil {
+		if err := sleep.For(ctx, pause); err != nil {
 			return err
 		}
 		done, err := h.readOnce(ctx, j, i == len(readTries)-1)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"lockstep/intake"
+	"lockstep/internal/sleep"
 )
 
 // A pacer limits the rate of reading. A nil pacer does not.
@@ -31,5 +31,5 @@ func (p *pacer) wait(ctx context.Context, n int) error {
 		p.next = now // idle time does not accumulate
 	}
 	p.next = p.next.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
-	return intake.Sleep(ctx, p.next.Sub(now))
+	return sleep.For(ctx, p.next.Sub(now))
 }

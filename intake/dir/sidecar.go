@@ -15,6 +15,7 @@ import (
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/filestat"
 	"lockstep/intake/internal/pathname"
+	"lockstep/internal/sleep"
 	"lockstep/resourcesync"
 )
 
@@ -142,7 +143,7 @@ func (h *hasher) addLinks(ctx context.Context, j *job) error {
 	token := string(j.car.appendToken(nil))
 	if j.car.st.Kind != filestat.Unreadable { // else it was already reported
 		for i, pause := range readTries {
-			if err := intake.Sleep(ctx, pause); err != nil {
+			if err := sleep.For(ctx, pause); err != nil {
 				return err
 			}
 			said, mark, err := h.readSidecar(rel, j.car.st.Kind == filestat.Link, i == len(readTries)-1)

@@ -15,6 +15,7 @@ import (
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/filestat"
 	"lockstep/intake/internal/listed"
+	"lockstep/internal/sleep"
 )
 
 // settled is how long a file that lists the whole set must have been unmodified
@@ -111,7 +112,7 @@ func (r *reading) open(ctx context.Context) error {
 	}
 	if err == nil {
 		if st := filestat.Of(fi); st.Racy(r.began) {
-			err = intake.Sleep(ctx, filestat.FineTick)
+			err = sleep.For(ctx, filestat.FineTick)
 			r.began = time.Now()
 		}
 	}
@@ -312,7 +313,7 @@ func (r *reading) takeWhole(ctx context.Context, still bool) error {
 func (r *reading) settle(ctx context.Context) error {
 	now := time.Now()
 	wait := min(time.Unix(0, r.before.Mtime).Add(settled).Sub(now), r.began.Add(settled).Sub(now))
-	return intake.Sleep(ctx, wait)
+	return sleep.For(ctx, wait)
 }
 
 // remember stores the state of the file, if all of it was applied.

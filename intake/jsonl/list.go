@@ -15,6 +15,7 @@ import (
 	"lockstep/intake"
 	"lockstep/intake/internal/filestat"
 	"lockstep/internal/fetch"
+	"lockstep/internal/sleep"
 )
 
 // Options configures a [List]. The zero value is ready to use.
@@ -190,7 +191,7 @@ func (j *List) changed(ctx context.Context) error {
 	last := seen
 	var since time.Time // when the file was first seen to differ
 	for {
-		if err := intake.Sleep(ctx, j.o.ScanInterval); err != nil {
+		if err := sleep.For(ctx, j.o.ScanInterval); err != nil {
 			return err
 		}
 		now := filestat.MarkAt(j.path)

@@ -17,6 +17,7 @@ import (
 	"lockstep/intake/internal/filestat"
 	"lockstep/intake/internal/listed"
 	"lockstep/internal/fetch"
+	"lockstep/internal/sleep"
 	"lockstep/resourcesync"
 )
 
@@ -156,18 +157,18 @@ func (s *Sitemap) due(ctx context.Context) error {
 		return intake.Forever(ctx)
 	}
 	if s.file == "" {
-		return intake.Sleep(ctx, s.o.ScanInterval)
+		return sleep.For(ctx, s.o.ScanInterval)
 	}
 	s.scanning.Lock()
 	seen := s.seen
 	s.scanning.Unlock()
 	next := time.Now().Add(s.o.ScanInterval)
 	for time.Now().Before(next) {
-		if err := intake.Sleep(ctx, min(intake.FileInterval, time.Until(next))); err != nil {
+		if err := sleep.For(ctx, min(intake.FileInterval, time.Until(next))); err != nil {
 			return err
 		}
 		if filestat.MarkAt(s.file) != seen {
-			return intake.Sleep(ctx, intake.Quiet)
+			return sleep.For(ctx, intake.Quiet)
 		}
 	}
 	return ctx.Err()

@@ -12,6 +12,7 @@ import (
 
 	"lockstep/internal/fetch/concurrency"
 	"lockstep/internal/fetch/pace"
+	"lockstep/internal/sleep"
 )
 
 // maxHosts caps the remembered hosts: what a Source names must not fill memory.
@@ -313,7 +314,7 @@ func (h *host) enter(ctx context.Context, doc bool) (lane, error) {
 			return l, nil
 		}
 		h.slots.release(l, doc, &reply{})
-		if err := pace.Sleep(ctx, wait); err != nil {
+		if err := sleep.For(ctx, wait); err != nil {
 			return 0, err
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"lockstep/internal/fetch/concurrency"
-	"lockstep/internal/fetch/pace"
 	"lockstep/internal/fetch/shown"
+	"lockstep/internal/sleep"
 )
 
 const (
@@ -150,7 +150,7 @@ func (c *Client) pauseBefore(ctx context.Context, tries int, f failure) error {
 		uri, cause := causeOf(f.err)
 		lg.DebugContext(ctx, "try again", slog.String("uri", shown.Redacted(uri)), slog.Int("attempt", tries), slog.Duration("dur", d), slog.String("err", Printable(cause.Error())))
 	}
-	return pace.Sleep(ctx, d)
+	return sleep.For(ctx, d)
 }
 
 // causeOf returns the URI of a failed request, and why it failed: unlike err, its text has no

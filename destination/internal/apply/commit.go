@@ -18,6 +18,7 @@ import (
 	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
 	"lockstep/destination/report"
+	"lockstep/internal/sleep"
 )
 
 // A shipment is what goes to the disk together: rows to be recorded, those of the
@@ -81,7 +82,7 @@ func (c *committer) carry(ctx context.Context, l *shipment) {
 	}
 	for full, waits := 0, 0; len(batch) > 0; {
 		err := c.mirror.Store.Commit(ctx, ws...)
-		if n, again := content.CommittedBefore(err, len(ws)); again && waits < content.MaxFileWaits && content.Pause(ctx, content.FileWait) {
+		if n, again := content.CommittedBefore(err, len(ws)); again && waits < content.MaxFileWaits && sleep.For(ctx, content.FileWait) == nil {
 			for i := range batch[:n] {
 				l.ends = append(l.ends, ending{Outcome: batch[i]})
 			}
@@ -143,7 +144,7 @@ func (c *committer) waitForRoom(ctx context.Context) bool {
 		return false
 	}
 	c.patience -= roomWait
-	return content.Pause(ctx, roomWait)
+	return sleep.For(ctx, roomWait) == nil
 }
 
 // saveIntent records the rows and the intent of a shipment. When there is no room

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/internal/sleep"
 )
 
 const (
@@ -31,18 +32,6 @@ func CommittedBefore(err error, contents int) (done int, again bool) {
 	return ce.Done, true
 }
 
-// Pause waits, and reports whether it did so to the end.
-func Pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
 // Create creates a content in the store, of which all bytes are at hand if it is whole.
 // While no further file can be opened it waits: others are about to be closed.
 func Create(ctx context.Context, store blob.Store, path string, whole bool) (w blob.Writer, err error) {
@@ -51,7 +40,7 @@ func Create(ctx context.Context, store blob.Store, path string, whole bool) (w b
 		create = store.CreateWhole
 	}
 	for range MaxFileWaits {
-		if w, err = create(ctx, path); err == nil || !isTooManyFiles(err) || !Pause(ctx, FileWait) {
+		if w, err = create(ctx, path); err == nil || !isTooManyFiles(err) || sleep.For(ctx, FileWait) != nil {
 			break
 		}
 	}

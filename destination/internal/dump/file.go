@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/internal/fetch"
+	"lockstep/internal/sleep"
 	"lockstep/internal/unpack"
 )
 
@@ -227,14 +228,7 @@ func pause(ctx context.Context, tries int) error {
 		return ctx.Err()
 	}
 	d := 30 * time.Millisecond << tries
-	t := time.NewTimer(d/2 + rand.N(d/2))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return sleep.For(ctx, d/2+rand.N(d/2))
 }
 
 // open asks for the bytes from pos on.

@@ -17,6 +17,7 @@ import (
 	"lockstep/intake/harvest/ledger"
 	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
+	"lockstep/internal/sleep"
 	"lockstep/resourcesync"
 )
 
@@ -252,7 +253,7 @@ func (a *Harvester) due(ctx context.Context) error {
 	if a.o.ScanInterval < 0 || ended {
 		return intake.Forever(ctx)
 	}
-	return intake.Sleep(ctx, a.o.ScanInterval)
+	return sleep.For(ctx, a.o.ScanInterval)
 }
 
 // Bitstream opens the representation of r at its URI. See [intake.Web.Bitstream].

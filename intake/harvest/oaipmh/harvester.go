@@ -15,6 +15,7 @@ import (
 	"lockstep/intake"
 	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
+	"lockstep/internal/sleep"
 	"lockstep/oaipmh"
 	"lockstep/resourcesync"
 )
@@ -182,7 +183,7 @@ func (h *Harvester) Watch(ctx context.Context, onChange func(intake.Report)) err
 		if h.o.ScanInterval < 0 {
 			return intake.Forever(ctx)
 		}
-		return intake.Sleep(ctx, h.o.ScanInterval)
+		return sleep.For(ctx, h.o.ScanInterval)
 	}, onChange)
 }
 

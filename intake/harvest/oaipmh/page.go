@@ -18,6 +18,7 @@ import (
 	"lockstep/intake/internal/fault"
 	"lockstep/intake/internal/future"
 	"lockstep/internal/fetch"
+	"lockstep/internal/sleep"
 	"lockstep/oaipmh"
 )
 
@@ -181,7 +182,7 @@ func (p *pager) next(ctx context.Context) (t oaipmh.Token, records int64, err er
 			p.run, p.salvaged = before, true
 			return p.salvage(ctx, uri, err)
 		}
-		if err := intake.Sleep(ctx, pagePause<<(try-1)); err != nil {
+		if err := sleep.For(ctx, pagePause<<(try-1)); err != nil {
 			return t, 0, err
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"lockstep/internal/sleep"
 )
 
 // mostLate is how late a unit may be taken without delaying those after it: timers are late.
@@ -119,7 +121,7 @@ func (p *Pace) Wait(ctx context.Context, n int) error {
 		if d <= 0 {
 			return nil
 		}
-		if err := Sleep(ctx, d); err != nil {
+		if err := sleep.For(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -159,19 +161,4 @@ func (p *Pace) Idle() bool {
 	defer p.mu.Unlock()
 	now := time.Now()
 	return p.next.Before(now) && p.hold.Before(now)
-}
-
-// Sleep waits for d, or until ctx ends.
-func Sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"lockstep/internal/sleep"
 )
 
 // Pauses after a hub did not accept a notification. They double with each attempt and
@@ -132,7 +134,7 @@ func (s *Channels) serveQueue(ctx context.Context, c *Channel, q *queue) {
 			retry = notifyRetryFirst
 			continue
 		}
-		if !sleep(ctx, wait) {
+		if sleep.For(ctx, wait) != nil {
 			return
 		}
 		retry = min(2*retry, notifyRetryMost)
@@ -154,7 +156,7 @@ func (s *Channels) emptyQueue(ctx context.Context, c *Channel, q *queue) error {
 			refused, tries = err, 1 // the last refusal is reported
 		case wait == 0:
 			tries = 1
-		case tries == notifyTries, !sleep(ctx, wait):
+		case tries == notifyTries, sleep.For(ctx, wait) != nil:
 			return errors.Join(refused, err)
 		default:
 			tries++
@@ -304,16 +306,4 @@ func pauseFor(err error, retry time.Duration) time.Duration {
 // jittered returns d, varied at random by up to a fifth.
 func jittered(d time.Duration) time.Duration {
 	return d - d/5 + rand.N(2*d/5+1)
-}
-
-// sleep waits for d and reports whether d has passed before ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

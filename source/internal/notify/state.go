@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/internal/newerstate"
+	"lockstep/internal/sleep"
 	"lockstep/source/internal/names"
 )
 
@@ -165,7 +166,7 @@ func (s *Channels) keepChannel(ctx context.Context, c *Channel) {
 			s.opts.Docs.Log.WarnContext(ctx, "cannot record the notifications sent to hubs", slog.String("set", c.set.Name), slog.Any("err", err))
 			c.move() // try again
 		}
-		if !sleep(ctx, keepEvery) {
+		if sleep.For(ctx, keepEvery) != nil {
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"lockstep/internal/sleep"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
 	"lockstep/validate/internal/visit"
@@ -166,7 +167,7 @@ func (f *follower) link(ctx context.Context, e *followedEntry, l *link, first bo
 // reconsider files the doubts that the current subscription document does not
 // resolve, and that still exist.
 func (f *follower) reconsider(ctx context.Context) error {
-	if err := visit.Pause(ctx, f.visitor.Settings.Settle); err != nil {
+	if err := sleep.For(ctx, f.visitor.Settings.Settle); err != nil {
 		return err
 	}
 	newer := &walk{visitor: f.visitor.Quiet(), tally: tally.New(f.visitor.Settings.TempDir)}

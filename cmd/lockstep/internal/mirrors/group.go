@@ -22,6 +22,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/intake"
+	"lockstep/internal/sleep"
 )
 
 // A group is the mirrors that a process follows.
@@ -89,7 +90,7 @@ func (g *group) keep(ctx context.Context, m *member) {
 			retry = 0
 		}
 		retry = min(max(2*retry, intake.RetryFirst), retryMost)
-		if intake.Sleep(ctx, retry) != nil {
+		if sleep.For(ctx, retry) != nil {
 			return
 		}
 	}

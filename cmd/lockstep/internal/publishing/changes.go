@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"lockstep/cmd/lockstep/internal/sourcereport"
-	"lockstep/intake"
+	"lockstep/internal/sleep"
 	"lockstep/source"
 )
 
@@ -66,7 +66,7 @@ func (c *Changes) Run(ctx context.Context, changed <-chan struct{}, n *sourcerep
 			failed.due = false
 		case <-changed:
 		}
-		if intake.Sleep(ctx, max(c.Delay, time.Until(rest))) != nil {
+		if sleep.For(ctx, max(c.Delay, time.Until(rest))) != nil {
 			return nil
 		}
 		select {
@@ -176,7 +176,7 @@ func retry(ctx context.Context, publish PublishFunc, n *sourcereport.Reporter) (
 			return r, true
 		}
 		warn(err, wait, n)
-		if intake.Sleep(ctx, wait) != nil {
+		if sleep.For(ctx, wait) != nil {
 			return r, false
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/sourcereport"
-	"lockstep/intake"
+	"lockstep/internal/sleep"
 	"lockstep/source"
 )
 
@@ -74,7 +74,7 @@ func (d *Dumps) Run(ctx context.Context, n *sourcereport.Reporter) error {
 			}
 			swept = time.Now()
 		}
-		if intake.Sleep(ctx, failing.until(d.Check)) != nil {
+		if sleep.For(ctx, failing.until(d.Check)) != nil {
 			return nil
 		}
 	}

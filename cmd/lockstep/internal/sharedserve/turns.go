@@ -11,7 +11,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/stateplace"
-	"lockstep/intake"
+	"lockstep/internal/sleep"
 )
 
 const (
@@ -71,7 +71,7 @@ func (p *process) standBy(ctx context.Context, r *role) (*role, error) {
 		<-tasks
 	}()
 	failed, within := false, lookLeast
-	for pause := lookEvery; intake.Sleep(ctx, pause) == nil; pause = lookEvery {
+	for pause := lookEvery; sleep.For(ctx, pause) == nil; pause = lookEvery {
 		began := time.Now()
 		free, err := p.look(ctx, r, within)
 		if _, other := errors.AsType[*otherError](err); other {
@@ -121,7 +121,7 @@ const (
 
 // refresh has the pages of a standby show what is published, until ctx ends.
 func (p *process) refresh(ctx context.Context, r *role) error {
-	for pause := refreshEvery; intake.Sleep(ctx, pause) == nil; {
+	for pause := refreshEvery; sleep.For(ctx, pause) == nil; {
 		pause = refreshEvery
 		if !p.lookAtDocuments(ctx, r) {
 			pause = refreshRetry
@@ -209,7 +209,7 @@ func (p *process) reopenStandby(ctx context.Context) (*role, error) {
 		text := err.Error()
 		p.failure.Store(&text)
 		p.log.WarnContext(ctx, "cannot open the state as a standby", slog.Any("err", err))
-		if intake.Sleep(ctx, turnPause) != nil {
+		if sleep.For(ctx, turnPause) != nil {
 			return nil, nil
 		}
 	}

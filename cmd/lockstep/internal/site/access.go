@@ -19,8 +19,8 @@ import (
 	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
-	"lockstep/intake"
 	"lockstep/internal/reader"
+	"lockstep/internal/sleep"
 	"lockstep/internal/statedir"
 	"lockstep/internal/trust"
 	"lockstep/source"
@@ -127,7 +127,7 @@ func (s *Site) endStrangers(ctx context.Context, now *setup, n *sourcereport.Rep
 			return
 		}
 		n.Warn(fmt.Errorf("no hub is notified for now: %w", err))
-		if intake.Sleep(ctx, endRetry) != nil {
+		if sleep.For(ctx, endRetry) != nil {
 			return
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"lockstep/cmd/lockstep/internal/origins"
 	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
-	"lockstep/intake"
 	"lockstep/intake/api"
+	"lockstep/internal/sleep"
 	"lockstep/internal/statedir"
 )
 
@@ -92,7 +92,7 @@ func (b *setupBuilder) awaitClock(ctx context.Context, sets []*siteSet) error {
 				"set the clock, or wait so long")
 		}
 		if behind > -time.Microsecond {
-			if err := intake.Sleep(ctx, behind+time.Millisecond); err != nil {
+			if err := sleep.For(ctx, behind+time.Millisecond); err != nil {
 				return err
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"lockstep/cmd/lockstep/internal/sourcefigures"
-	"lockstep/intake"
 	"lockstep/intake/dir"
+	"lockstep/internal/sleep"
 )
 
 // rehashEvery is how often to check whether files are due to be read again.
@@ -68,7 +68,7 @@ func (c *fileChecks) run(ctx context.Context, onChange func()) {
 	if len(c.sets) == 0 {
 		return
 	}
-	for intake.Sleep(ctx, rehashEvery) == nil {
+	for sleep.For(ctx, rehashEvery) == nil {
 		if c.once(ctx) {
 			onChange()
 		}

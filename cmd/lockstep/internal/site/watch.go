@@ -11,6 +11,7 @@ import (
 	"lockstep/cmd/lockstep/internal/publishing"
 	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/intake"
+	"lockstep/internal/sleep"
 )
 
 // notify has the changes of the catalog published.
@@ -136,7 +137,7 @@ const waitEvery = time.Minute
 // because their versions could not be kept: no other event may report them
 // again.
 func (s *Site) offerAgain(ctx context.Context, sets []*siteSet, n *sourcereport.Reporter) {
-	for intake.Sleep(ctx, waitEvery) == nil {
+	for sleep.For(ctx, waitEvery) == nil {
 		for _, set := range sets {
 			if !s.waiting(set.list) {
 				continue

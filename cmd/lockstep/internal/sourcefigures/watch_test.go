@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/intake"
+	"lockstep/internal/sleep"
 )
 
 // A watched origin that stays down is tried again at least once a minute, and warned
@@ -40,7 +41,7 @@ func TestWatchedOriginThatStaysDownIsWarnedOfAgain(t *testing.T) {
 			}
 			return intake.Report{}, nil
 		}
-		due := func(ctx context.Context) error { return intake.Sleep(ctx, time.Second) }
+		due := func(ctx context.Context) error { return sleep.For(ctx, time.Second) }
 		if err := origin.Watch(ctx, scan, due, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("Watch = %v", err)
 		}

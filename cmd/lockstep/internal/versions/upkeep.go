@@ -11,7 +11,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
-	"lockstep/intake"
+	"lockstep/internal/sleep"
 	"lockstep/memento"
 )
 
@@ -131,7 +131,7 @@ func (u *Upkeep) Run(ctx context.Context, n *sourcereport.Reporter) error {
 		if err != nil {
 			n.Warn(err)
 		}
-		if intake.Sleep(ctx, max(retainLeast, retainShare*time.Since(began))) != nil {
+		if sleep.For(ctx, max(retainLeast, retainShare*time.Since(began))) != nil {
 			return nil
 		}
 		u.Adopt(ctx, n) // versions that could not be stored before
