@@ -9,6 +9,7 @@ import (
 
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
+	"lockstep/internal/fetch"
 )
 
 // A MirrorState is what a Journal has recorded of a mirror: its state after the last run,
@@ -66,7 +67,7 @@ func Inspect(ctx context.Context, j journal.Journal) (MirrorState, error) {
 				return state, err
 			}
 			set.Pending++
-			set.Error = cmp.Or(set.Error, owed.Cause)
+			set.Error = cmp.Or(set.Error, fetch.Printable(owed.Cause))
 		}
 		state.Sets = append(state.Sets, set)
 	}

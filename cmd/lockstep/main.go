@@ -110,7 +110,7 @@ func printFailure(cmd *cobra.Command, io term.IO, err error) {
 	if !asked || events == "-" || err == nil || exitCode(err) == exitUsage {
 		return
 	}
-	failure := map[string]string{"error": err.Error()}
+	failure := map[string]string{"error": report.ErrorText(err)}
 	if hint := term.HintOf(err); hint != "" {
 		failure["hint"] = hint
 	}

@@ -20,13 +20,13 @@ type Failure struct {
 
 // NewFailure returns a failure of a document, or of a place in the mirror.
 func NewFailure(uri, cause string) Failure {
-	return Failure{URI: fetch.Printable(uri), Cause: fetch.Printable(shown.RedactedIn(cause, uri))}
+	return Failure{URI: shown.Whole(uri), Cause: fetch.Printable(shown.RedactedIn(cause, uri))}
 }
 
 // NewResourceFailure returns a failure of a resource. A retried one is tried again at
 // the end of the run.
 func NewResourceFailure(uri, cause string, retried bool) Failure {
-	return Failure{URI: fetch.Printable(uri), Cause: fetch.Printable(shown.RedactedIn(cause, uri)), resource: true, retried: retried}
+	return Failure{URI: shown.Whole(uri), Cause: fetch.Printable(shown.RedactedIn(cause, uri)), resource: true, retried: retried}
 }
 
 // IsResource reports whether the failure is of a resource, which stays pending, and

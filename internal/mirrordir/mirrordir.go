@@ -19,6 +19,7 @@ import (
 	"lockstep/destination/filename"
 	"lockstep/destination/journal"
 	"lockstep/destination/lock"
+	"lockstep/internal/fetch/shown"
 	"lockstep/internal/lastrun"
 	"lockstep/internal/note"
 	"lockstep/storage/sqlite"
@@ -151,7 +152,7 @@ func RecordRun(in note.Note, command string, began time.Time, r *destination.Rep
 		Created: r.Created, Updated: r.Updated, Deleted: r.Deleted, Unchanged: r.Unchanged, Failed: r.Failed, Refused: r.Refused, Bytes: r.Bytes, Requests: r.Requests,
 	}
 	if err != nil {
-		run.Result, run.Error, run.Hint = ResultOf(err), err.Error(), hint
+		run.Result, run.Error, run.Hint = ResultOf(err), shown.WithoutSecrets(err.Error()), hint
 	}
 	if interrupted {
 		run.Result = lastrun.Interrupted

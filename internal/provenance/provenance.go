@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"lockstep/internal/fetch"
+	"lockstep/internal/fetch/shown"
 	"lockstep/resourcesync"
 )
 
@@ -200,7 +201,7 @@ func (c *Checker) compare(ctx context.Context, one *Copy) Finding {
 	}
 	found := c.ask(ctx, one, &held, &stated)
 	v, cause := decide(&held, &stated, &found)
-	f := Finding{Verdict: v, URI: fetch.Printable(one.URI), Origin: fetch.Printable(fetch.WithoutUser(one.Via.Href)), Cause: cause}
+	f := Finding{Verdict: v, URI: shown.Whole(one.URI), Origin: shown.Whole(fetch.WithoutUser(one.Via.Href)), Cause: cause}
 	f.Stated, f.Copy = stated.facts(), held.facts()
 	if found.state == answered {
 		f.Found = found.facts()

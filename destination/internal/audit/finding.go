@@ -9,11 +9,12 @@ import (
 	"lockstep/destination/journal"
 	"lockstep/destination/report"
 	"lockstep/internal/fetch"
+	"lockstep/internal/fetch/shown"
 )
 
 // printable makes texts of the Source fit to be printed.
 func printable(f *report.Finding) {
-	f.Set, f.URI, f.Path, f.Cause = fetch.Printable(f.Set), fetch.Printable(f.URI), fetch.Printable(f.Path), fetch.Printable(f.Cause)
+	f.Set, f.URI, f.Path, f.Cause = fetch.Printable(f.Set), shown.Whole(f.URI), shown.Whole(f.Path), fetch.Printable(f.Cause)
 }
 
 // stated returns what the Source states.

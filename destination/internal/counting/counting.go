@@ -11,6 +11,7 @@ import (
 	"lockstep/destination/internal/repeats"
 	"lockstep/destination/report"
 	"lockstep/internal/fetch"
+	"lockstep/internal/fetch/shown"
 )
 
 // maxMissing caps the list of past contents that are unavailable, in bytes. It is
@@ -128,7 +129,7 @@ func (r *Report) AddPlan(sentence string) {
 // whether it is new. It makes the addresses in f printable.
 func (r *Report) AddFallback(f *report.Fallback) (first bool) {
 	f.Set = fetch.Printable(f.Set)
-	f.URI, f.UsedURI, f.Cause = fetch.Printable(f.URI), fetch.Printable(f.UsedURI), fetch.Printable(f.Cause)
+	f.URI, f.UsedURI, f.Cause = shown.Whole(f.URI), shown.Whole(f.UsedURI), fetch.Printable(f.Cause)
 	for i := range r.Fallbacks {
 		if o := &r.Fallbacks[i]; o.Set == f.Set && o.Missing == f.Missing && o.Used == f.Used {
 			return false
@@ -206,7 +207,7 @@ func (r *Report) AddMissing(uri, cause string) {
 
 // WithdrawMissing removes a resource whose past content has become available.
 func (r *Report) WithdrawMissing(uri string) {
-	uri = fetch.Printable(uri)
+	uri = shown.Whole(uri)
 	r.Missing = slices.DeleteFunc(r.Missing, func(f report.Failure) bool { return f.URI == uri })
 }
 
@@ -233,7 +234,7 @@ func (r *Report) Shortfall() string {
 	// Other failures are of documents, or of places in the mirror.
 	switch other := int64(len(r.Failures)) - r.Failed - r.Refused; {
 	case other == 1 && len(parts) == 0:
-		return r.Failures[0].URI + " could not be read or written"
+		return fetch.Printable(r.Failures[0].URI) + " could not be read or written"
 	case other > 0 || len(parts) == 0:
 		add(max(other, 1), "could not be read or written")
 	}

@@ -14,6 +14,7 @@ import (
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/report"
 	"lockstep/internal/fetch"
+	"lockstep/internal/fetch/shown"
 	"lockstep/resourcesync"
 )
 
@@ -26,7 +27,7 @@ func (m Mirror) Reasons(st *saved.Set, fallbacks []report.Fallback) []report.Unp
 	all := m.ofDocuments(st)
 	for i := range fallbacks {
 		if f := &fallbacks[i]; f.Set == fetch.Printable(st.Name) && f.Missing == string(st.ChangesCapability()) && f.Unproven != "" {
-			all = append(all, report.Unproven{Set: fetch.Printable(st.URI), Reason: fmt.Sprintf("set %s: %s cannot be read, and %s", f.Set, f.URI, f.Unproven),
+			all = append(all, report.Unproven{Set: shown.Whole(st.URI), Reason: fetch.Printable(fmt.Sprintf("set %s: %s cannot be read, and %s", f.Set, f.URI, f.Unproven)),
 				Command: m.command(), Needs: "it can be read"})
 		}
 	}
@@ -37,7 +38,7 @@ func (m Mirror) Reasons(st *saved.Set, fallbacks []report.Fallback) []report.Unp
 func (m Mirror) ofDocuments(st *saved.Set) []report.Unproven {
 	var all []report.Unproven
 	add := func(reason, needs, command string) {
-		all = append(all, report.Unproven{Set: fetch.Printable(st.URI), Reason: fetch.Printable("set " + st.Name + ": " + reason), Command: command, Needs: needs})
+		all = append(all, report.Unproven{Set: shown.Whole(st.URI), Reason: fetch.Printable("set " + st.Name + ": " + reason), Command: command, Needs: needs})
 	}
 	baseline := m.command("--baseline")
 	if st.Foreign != nil && st.Partial && !st.Unselected {
@@ -140,7 +141,7 @@ func (m Mirror) command(flags ...string) string {
 
 // shellWord returns s as a shell takes it.
 func shellWord(s string) string {
-	s = fetch.Printable(s)
+	s = shown.Whole(s)
 	if strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._/:%@+,=") == "" {
 		return s
 	}

@@ -11,6 +11,7 @@ import (
 	"lockstep/destination/report"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/internal/fetch/shown"
 )
 
 // Unselected returns the sets that the Source offers and the mirror holds, but that
@@ -82,7 +83,7 @@ func (m *Mirror) takeWithdrawn(ctx context.Context, found *discover.Found, t *Ta
 
 // reportWithdrawn reports a withdrawn set whose files stay.
 func (m *Mirror) reportWithdrawn(st *State) {
-	w := report.WithdrawnSet{URI: fetch.Printable(st.URI), Name: fetch.Printable(st.Name), Resources: m.Counts[st.Number]}
+	w := report.WithdrawnSet{URI: shown.Whole(st.URI), Name: fetch.Printable(st.Name), Resources: m.Counts[st.Number]}
 	m.Report.Withdrawn = append(m.Report.Withdrawn, w)
 	m.Warn(st.URI, fmt.Sprintf("set %s (%s): the Source has withdrawn it; the mirror keeps %s of it; to remove: sync --baseline --max-delete 100",
 		w.Name, w.URI, wording.Plural(w.Resources, "resource")))

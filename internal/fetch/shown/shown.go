@@ -4,6 +4,7 @@ package shown
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,10 +15,14 @@ import (
 // maxText caps the length of untrusted text in one message.
 const maxText = 2048
 
-// Printable returns s for use on a terminal and in one line of a log: it
-// escapes control characters, bidirectional formatting characters and invalid
-// UTF-8, and truncates long text.
-func Printable(s string) string {
+// Printable returns text, which may be an address or have some in it, for messages: like
+// [Whole], and without secrets, as [WithoutSecrets] returns it.
+func Printable(s string) string { return Whole(WithoutSecrets(s)) }
+
+// Whole returns s for use on a terminal and in one line of a log: it escapes control
+// characters, bidirectional formatting characters and invalid UTF-8, and truncates long
+// text. It is for addresses that programs use, as fields of JSON: they have their query.
+func Whole(s string) string {
 	plain := len(s) <= maxText
 	for i := 0; plain && i < len(s); i++ {
 		plain = s[i] >= ' ' && s[i] < 0x7f
@@ -113,13 +118,38 @@ func Redacted(uri string) string {
 	return Printable(uri)
 }
 
-// RedactedIn returns text, a sentence about an address, with the address as [Redacted] shows it.
+// RedactedIn returns text, a sentence about an address, with the address as [Redacted] shows
+// it, and others as [WithoutSecrets] does.
 func RedactedIn(text, uri string) string {
 	redacted := Redacted(uri)
-	if redacted == uri || uri == "" {
+	if text = WithoutSecrets(text); redacted == uri || uri == "" {
 		return text
 	}
-	return strings.ReplaceAll(strings.ReplaceAll(text, uri, redacted), Printable(uri), redacted)
+	return strings.ReplaceAll(strings.ReplaceAll(text, uri, redacted), Whole(uri), redacted)
+}
+
+// What may be secret in text: a user with a password, and a parameter of a query, also in the
+// name of the file that a mirror has for such an address.
+var (
+	userInText      = regexp.MustCompile(`(://)[^\s/?#@:"'<>]*:[^\s/?#@"'<>]*@`)
+	parameterInText = regexp.MustCompile(`([?&]|%~=3F)([^\s/?&#=:"'<>]+)=([^\s&#"'<>\\]*[^\s&#"'<>\\:;,.)…])`)
+)
+
+// WithoutSecrets returns text without what is secret in the addresses in it, by the rules of
+// [Redacted].
+func WithoutSecrets(text string) string {
+	if strings.Contains(text, "@") {
+		text = userInText.ReplaceAllString(text, "$1")
+	}
+	if !strings.Contains(text, "=") || !parameterInText.MatchString(text) {
+		return text
+	}
+	return parameterInText.ReplaceAllStringFunc(text, func(s string) string {
+		if m := parameterInText.FindStringSubmatch(s); secretName(m[2]) {
+			return m[1] + m[2] + "=REDACTED"
+		}
+		return s
+	})
 }
 
 // secretName reports whether a parameter of that name is probably a secret: a token, a

@@ -35,3 +35,24 @@ func TestRedactedIn(t *testing.T) {
 		}
 	}
 }
+
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"read http://x/a?token=s: line 1":                   "read http://x/a?token=REDACTED: line 1",
+		`read "http://x/a?b=c&sig=s&n=1" (http://x/?key=s)`: `read "http://x/a?b=c&sig=REDACTED&n=1" (http://x/?key=REDACTED)`,
+		"write m/a%~=3Fn=1&token=s: no space left":          "write m/a%~=3Fn=1&token=REDACTED: no space left",
+		"write m/a%~=3Ftoken=s.x; rest":                     "write m/a%~=3Ftoken=REDACTED; rest",
+		"get http://user:pw@x/a and postgres://p:w@h/d":     "get http://x/a and postgres://h/d",
+		"http://x/?verb=L&resumptionToken=12":               "http://x/?verb=L&resumptionToken=12",
+		"a=b, token=c, a@b":                                 "a=b, token=c, a@b",
+		"postgres://user@h/d":                               "postgres://user@h/d",
+	} {
+		if got := Printable(in); got != want {
+			t.Errorf("Printable(%s) = %s, want %s", in, got, want)
+		}
+	}
+	if got, want := Whole("http://x/\u200b?token=s"), `http://x/\u200b?token=s`; got != want {
+		t.Errorf("Whole = %s, want %s", got, want)
+	}
+}

@@ -213,7 +213,7 @@ func (s *session) serve(ctx context.Context, p *place.Place) error {
 	if p != nil {
 		s.io.Printf("%s: %s\n", p.Address, p.Kind)
 	}
-	s.io.Printf("open http://%s/%s\n", l.Addr(), g.Query())
+	_, _ = fmt.Fprintf(s.io.Out, "open http://%s/%s\n", l.Addr(), g.Query()) // with its token
 	s.io.Notef("The address admits one browser. Ctrl-C ends the explorer.\n")
 	err = admin.ServeBeside(ctx, source.NewServer(g.Handler(server.Handler(), server.Refuse)), l)
 	return term.EndOfService(ctx, err, s.o.Out.Logger(s.io))

@@ -11,6 +11,7 @@ import (
 	"lockstep/aggregator"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/cmd/lockstep/internal/upstreams"
+	"lockstep/internal/fetch"
 )
 
 // ErrFailing reports that something does not work as it should.
@@ -114,6 +115,7 @@ const UnknownPending = -1
 // InStep says that a mirror is in step with a Source, or since when it is not.
 func InStep(source string, state State, success, since, now time.Time, pending int64) string {
 	var text string
+	source = fetch.Printable(source)
 	switch {
 	case state == OK:
 		text = "in step with " + source

@@ -5,6 +5,7 @@ package mapping
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -57,9 +58,9 @@ func Run(ctx context.Context, o *Options, io term.IO) (err error) {
 		switch {
 		case o.Out.JSON:
 		case strings.Contains(arg, "://"):
-			io.Printf("%s\n", m.Path)
+			_, _ = fmt.Fprintln(io.Out, m.Path) // whole: programs read it
 		default:
-			io.Printf("%s\n", m.URI)
+			_, _ = fmt.Fprintln(io.Out, m.URI) // likewise
 		}
 	}
 	if o.Out.JSON {

@@ -17,6 +17,7 @@ import (
 	"lockstep/cmd/lockstep/internal/following"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/statedir"
@@ -135,7 +136,7 @@ func Unsubscribe(ctx context.Context, f *Flags, one *following.Flags, flags *pfl
 			return err
 		}
 		if r.Name = e.name; err != nil {
-			r.Error = err.Error()
+			r.Error = report.ErrorText(err)
 			failed = append(failed, e.name)
 			term.ReportError(own, err)
 		}
@@ -145,7 +146,7 @@ func Unsubscribe(ctx context.Context, f *Flags, one *following.Flags, flags *pfl
 	}
 	if len(failed) > 0 {
 		err = fmt.Errorf("unsubscribe: subscriptions of %d of %s could not be ended: %s", len(failed), term.Count(len(entries), "mirror"), strings.Join(failed, ", "))
-		result.Error = err.Error()
+		result.Error = report.ErrorText(err)
 	}
 	if one.Sync.Out.JSON {
 		return errors.Join(err, io.PrintJSON(result))

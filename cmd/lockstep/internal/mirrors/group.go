@@ -18,6 +18,7 @@ import (
 	"lockstep/cmd/lockstep/internal/following"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
@@ -236,10 +237,7 @@ type conclusion struct {
 
 // conclude prints the totals of all mirrors.
 func (g *group) conclude(err error) error {
-	c := conclusion{Mirrors: []following.Result{}, Followed: time.Since(g.started).Seconds()}
-	if err != nil {
-		c.Error = err.Error()
-	}
+	c := conclusion{Mirrors: []following.Result{}, Followed: time.Since(g.started).Seconds(), Error: report.ErrorText(err)}
 	for _, m := range g.all() {
 		if perr := m.run.Conclude(err); perr != nil {
 			return perr // unreachable: it only prints

@@ -16,6 +16,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/discover"
+	"lockstep/internal/fetch/shown"
 )
 
 // PrintSync prints the result of a run.
@@ -326,11 +327,13 @@ func SetText(r *destination.SetReport) string {
 	return text + "; " + term.Size(r.Bytes) + ", " + term.Elapsed(time.Duration(r.Elapsed*float64(time.Second)))
 }
 
+// ErrorText returns an error for a field of JSON, without the secrets of addresses in it; ""
+// for nil.
 func ErrorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return shown.WithoutSecrets(err.Error())
 }
 
 // summarizePast prints the first line of the result of a run with --at.

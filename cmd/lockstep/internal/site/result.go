@@ -8,6 +8,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
+	"lockstep/internal/fetch"
 	"lockstep/source"
 )
 
@@ -94,7 +95,7 @@ func (p *Publication) Summary(baseURL, out string, took time.Duration) Summary {
 			set.Resources = p.report.Sets[i].Resources
 		}
 		if scan.err != nil {
-			set.Error = scan.err.Error()
+			set.Error = fetch.Printable(scan.err.Error())
 		}
 		sum.Sets = append(sum.Sets, set)
 		sum.CapabilityList = append(sum.CapabilityList, set.CapabilityList)

@@ -172,9 +172,9 @@ func (m *Mirror) settleUnknown(source string, complete bool) {
 	case !complete && m.Process != nil:
 		m.State, m.Summary = health.Starting, health.InStep(source, health.Starting, time.Time{}, time.Time{}, m.At, m.Pending)
 	case complete && m.Pending == 0:
-		m.State, m.Summary = health.OK, "complete as of "+source+" at "+m.SyncedUntil.UTC().Format(time.RFC3339)+"; "+unknown
+		m.State, m.Summary = health.OK, "complete as of "+fetch.Printable(source)+" at "+m.SyncedUntil.UTC().Format(time.RFC3339)+"; "+unknown
 	default:
-		m.State, m.Summary = health.Failing, "not in step with "+source+"; "+term.Thousands(m.Pending)+" pending; "+unknown
+		m.State, m.Summary = health.Failing, "not in step with "+fetch.Printable(source)+"; "+term.Thousands(m.Pending)+" pending; "+unknown
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"lockstep/internal/fetch/shown"
 )
 
 // Interrupted returns the error of a command that a signal has interrupted: what is done, if
@@ -28,7 +30,7 @@ var mayBeSecret = regexp.MustCompile(`(?i)://[^/?#]*@|^--header|token=|secret|pa
 func CommandLine(args []string) string {
 	words := []string{"lockstep"}
 	for _, arg := range args {
-		if mayBeSecret.MatchString(arg) {
+		if mayBeSecret.MatchString(arg) || shown.WithoutSecrets(arg) != arg {
 			return ""
 		}
 		words = append(words, quoted(arg))

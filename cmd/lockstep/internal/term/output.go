@@ -42,7 +42,11 @@ func (io IO) Safe() IO {
 // Silent returns an IO that discards all output.
 func Silent() IO { return IO{Out: io.Discard, Err: io.Discard} }
 
-func (io IO) Printf(format string, args ...any) { _, _ = fmt.Fprintf(io.Out, format, args...) } // there is no one left to report to
+// Printf prints text for people, without the secrets of addresses in it. What programs need
+// whole is written to Out.
+func (io IO) Printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(discreet{io.Out}, format, args...) // there is no one left to report to
+}
 
 func (io IO) Errorf(format string, args ...any) { _, _ = fmt.Fprintf(io.Err, format, args...) } // there is no one left to report to
 
@@ -147,6 +151,7 @@ func (o *Options) Logger(io IO) *slog.Logger {
 }
 
 func newHandler(format string, w io.Writer, level slog.Level) slog.Handler {
+	w = discreet{w}
 	opts := &slog.HandlerOptions{Level: level}
 	if format == jsonFormat {
 		return slog.NewJSONHandler(jsonCleaner{w}, opts)

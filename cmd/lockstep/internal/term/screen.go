@@ -1,6 +1,7 @@
 package term
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"lockstep/internal/fetch/shown"
 )
 
 // A cleaner passes text on with every control character but newline and tab
@@ -21,6 +24,24 @@ type cleaner struct{ w io.Writer }
 
 func (c cleaner) Write(p []byte) (int, error) {
 	if _, err := c.w.Write(clean(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// withoutSecrets returns p as [shown.WithoutSecrets] does. All messages pass through it.
+func withoutSecrets(p []byte) []byte {
+	if !bytes.ContainsAny(p, "=@") {
+		return p
+	}
+	return []byte(shown.WithoutSecrets(string(p)))
+}
+
+// A discreet writer passes text on without the secrets of addresses in it.
+type discreet struct{ w io.Writer }
+
+func (d discreet) Write(p []byte) (int, error) {
+	if _, err := d.w.Write(withoutSecrets(p)); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -149,8 +170,9 @@ func (s *screen) writeFor(name string, p []byte) error {
 	return err
 }
 
-// print prints text above the bar.
+// print prints text above the bar, without the secrets of addresses in it.
 func (s *screen) print(text []byte) error {
+	text = withoutSecrets(text)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.bar != "" {
@@ -195,7 +217,7 @@ func (s *screen) columns() int {
 
 // show replaces the bar; an empty one removes it.
 func (s *screen) show(bar string) {
-	bar = string(clean([]byte(bar)))
+	bar = string(clean(withoutSecrets([]byte(bar))))
 	columns := s.columns()
 	if runes := []rune(bar); len(runes) >= columns {
 		bar = string(runes[:columns-1])

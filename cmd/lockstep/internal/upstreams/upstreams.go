@@ -14,6 +14,7 @@ import (
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/release"
 	"lockstep/destination"
+	"lockstep/internal/fetch/shown"
 )
 
 // Path is where the upstreams are served, below the pages of a process.
@@ -165,7 +166,7 @@ func AgeOf(t, now time.Time) *float64 {
 
 // Sentence returns an error on one line.
 func Sentence(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return strings.Join(strings.FieldsFunc(shown.WithoutSecrets(text), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
 // Handler serves what look returns as one JSON object, one upstream a line.

@@ -154,7 +154,10 @@ func (v *validation) add(r *finding.Report) {
 	v.Warnings += r.Warnings
 	v.Advice += r.Advice
 	v.Omitted += r.Omitted
-	v.Findings = append(v.Findings, r.Findings...)
+	for _, f := range r.Findings {
+		f.Message = fetch.Printable(f.Message) // a sentence: addresses in it show no secrets
+		v.Findings = append(v.Findings, f)
+	}
 }
 
 // printValidation prints the result of a validation.

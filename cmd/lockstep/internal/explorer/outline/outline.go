@@ -14,6 +14,7 @@ import (
 	"lockstep/cmd/lockstep/internal/explorer/place"
 	"lockstep/cmd/lockstep/internal/explorer/reading"
 	"lockstep/cmd/lockstep/internal/explorer/spool"
+	"lockstep/internal/fetch/shown"
 	"lockstep/internal/webpage"
 )
 
@@ -120,7 +121,7 @@ func Of(ctx context.Context, p *place.Place, o Options) (*Place, error) {
 	for _, s := range p.Sets {
 		set := Set{Name: s.Name, URI: s.URI, Links: s.Links, Topic: s.Topic, Lists: []List{}}
 		if s.Err != nil {
-			set.Error = s.Err.Error()
+			set.Error = shown.WithoutSecrets(s.Err.Error())
 		}
 		for _, l := range s.Lists {
 			set.Lists = append(set.Lists, listOf(l, o.Entries))
@@ -146,7 +147,7 @@ func listOf(l *reading.List, entries int) List {
 		}
 	}
 	if st.Err != nil {
-		out.Error = st.Err.Error()
+		out.Error = shown.WithoutSecrets(st.Err.Error())
 	}
 	if entries > 0 {
 		for _, r := range l.Forward(reading.Cursor{}, spool.Filter{}, entries) {
