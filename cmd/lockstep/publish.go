@@ -136,10 +136,7 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.O
 	if err := printPublish(io, o, s, &sum); err != nil {
 		return err
 	}
-	if now := publishedAt(o.out); before != "" && now != "" && now != before {
-		n.Warn(term.WithHint(fmt.Errorf("the base URL was %s and is %s now: everything that is published has a new address", before, now),
-			"mirrors of the old address do not take this for the same Source and have to be made again; if it is a mistake, publish again with --base-url "+before))
-	}
+	warnOfMove(n, before, publishedAt(o.out), "publish again")
 	if sum.Written && sum.Updated+sum.Deleted == 0 && (sum.Created == 0 || sum.Created == sum.Resources) {
 		for _, problem := range so.Hubs.Check(ctx, so.Network, so.Log) { // no change is notified that would show a wrong address
 			n.Warn(problem)
@@ -152,6 +149,14 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.O
 		return stateplace.Cause(ctx, s.GoOn(ctx, n))
 	}
 	return errors.Join(p.Failed(), dumpErr, p.Unreadable(), s.NotifyOnce(ctx))
+}
+
+// warnOfMove warns if the base URL was another one before; again is how to undo that.
+func warnOfMove(n *sourcereport.Reporter, before, now, again string) {
+	if before != "" && now != "" && now != before {
+		n.Warn(term.WithHint(fmt.Errorf("the base URL was %s and is %s now: everything that is published has a new address", before, now),
+			"mirrors of the old address do not take this for the same Source and have to be made again; if it is a mistake, "+again+" with --base-url "+before))
+	}
 }
 
 // publishedAt returns the base URL of the documents in the directory out; "" if that is not

@@ -151,7 +151,10 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 		return err
 	}
 	defer func() { _ = l.Close() }() // the server closes it as well
-	if so.BaseURL == "" {
+	before := ""
+	if so.BaseURL != "" {
+		before = publishedAt(so.Documents)
+	} else {
 		so.BaseURL = listen.BaseURL(o.TLS.Scheme(), l.Addr(), io)
 	}
 	o.TLS.WarnAbout(so.BaseURL, io)
@@ -179,8 +182,14 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	if err := p.Failed(); err != nil {
 		n.Warn(err)
 	}
+	warnOfMove(n, before, publishedAt(so.Documents), "serve again")
 	s.WarnOfAccess(ctx, n)
 	stopStarting()
+	go func() {
+		for _, problem := range so.Hubs.Check(ctx, so.Network, so.Log) {
+			n.Warn(problem)
+		}
+	}()
 	go reloadAt(ctx, signals, s, reread, n)
 	err = s.ServeUntil(ctx, l, o.Watching(), n, alerts, func() error { return o.announce(s, &p, io) })
 	return stateplace.Cause(ctx, err)
