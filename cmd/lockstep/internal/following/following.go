@@ -179,7 +179,7 @@ func (f *Run) Failed(err error) {
 // warn says what has failed and is tried again, and returns what to do about it.
 func warn(w *mirror.Watcher, o *Options, err error) (hint string) {
 	err = mirror.ExplainSource(err, o.Source, o.Dest)
-	if hint := w.Causes.Hint(); hint != "" {
+	if hint := w.Causes.Hint(o.Source); hint != "" {
 		err = term.WithHint(err, hint)
 	}
 	text, hint := strings.ReplaceAll(err.Error(), "\n", "\n  ")+"; trying again", term.HintOf(err)

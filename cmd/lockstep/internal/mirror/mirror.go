@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -402,29 +401,10 @@ func Explain(err error, dest string) error {
 // ExplainSource adds the remedies of [Explain] to the error of a run, and one for a document at
 // another host than source, which names it, that cannot be reached.
 func ExplainSource(err error, source, dest string) error {
-	failed, ok := errors.AsType[*fetch.Error](err)
-	if _, network := errors.AsType[net.Error](err); !ok || !network {
-		return Explain(err, dest)
-	}
-	if u, perr := url.Parse(failed.URI); perr == nil && u.Host != "" && !strings.EqualFold(hostOf(failed.URI), hostOf(source)) {
-		base, _, found := strings.Cut(u.Path, "resourcesync/")
-		if !found {
-			base = "/"
-		}
-		err = term.WithHint(err, fetch.WithoutUser(source)+" names documents below "+u.Scheme+"://"+u.Host+base+
-			"; if they are not served there, its operator has to correct its base URL (--base-url of lockstep serve and publish)")
+	if hint := report.OtherHost(err, "documents", source); hint != "" {
+		err = term.WithHint(err, hint)
 	}
 	return Explain(err, dest)
-}
-
-// hostOf returns the host of an address, which need not have a scheme, and its port unless that
-// is the one of http or https.
-func hostOf(address string) string {
-	if _, after, ok := strings.Cut(fetch.WithoutUser(address), "://"); ok {
-		address = after
-	}
-	host, _, _ := strings.Cut(address, "/")
-	return strings.TrimSuffix(strings.TrimSuffix(host, ":80"), ":443")
 }
 
 // ExplainAddress adds a remedy to an error about the address of a Source.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -36,6 +37,7 @@ type Causes struct {
 	later  map[causeKey]*causeGroup // of failures that are tried again at the end of the run
 	denied int                      // a status 401 or 403 among them
 	cert   *certerror.Error         // the first error about a certificate; nil: none
+	lost   error                    // the first of a host that cannot be reached; nil: none
 }
 
 type causeKey struct{ head, host, cause string }
@@ -63,6 +65,9 @@ func (c *Causes) Add(head string, e destination.Event) {
 	c.denied = cmp.Or(c.denied, DeniedStatus(e.Err))
 	if cert, ok := errors.AsType[*certerror.Error](e.Err); ok && c.cert == nil {
 		c.cert = cert
+	}
+	if c.lost == nil && isUnreachable(e.Err) {
+		c.lost = e.Err
 	}
 	key := causeKey{head, hostOfURI(e.URI), causeOf(text, uri)}
 	if groups[key] == nil && len(groups) >= maxCauses {
@@ -107,16 +112,56 @@ func (c *Causes) Take() []string {
 	return lines
 }
 
-// Hint says which flag helps, if a server denied access, or its certificate is not accepted.
-func (c *Causes) Hint() string {
+// Hint says which flag helps, if a server denied access, or its certificate is not accepted,
+// and what may be wrong if the documents at source name a host that cannot be reached.
+func (c *Causes) Hint(source string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	denied, cert := c.denied, c.cert
-	c.denied, c.cert = 0, nil
-	if denied == 0 && cert != nil {
+	denied, cert, lost := c.denied, c.cert, c.lost
+	c.denied, c.cert, c.lost = 0, nil, nil
+	switch {
+	case denied == 0 && cert != nil:
 		return cert.Hint()
+	case denied == 0 && lost != nil:
+		return OtherHost(lost, "resources", source)
 	}
 	return DeniedHint(denied)
+}
+
+// isUnreachable reports whether a request failed because of the network.
+func isUnreachable(err error) bool {
+	_, request := errors.AsType[*fetch.Error](err)
+	_, network := errors.AsType[net.Error](err)
+	return request && network
+}
+
+// OtherHost says what may be wrong if a request for one of the documents or resources that
+// source names failed because another host cannot be reached; else it returns "".
+func OtherHost(err error, what, source string) string {
+	failed, _ := errors.AsType[*fetch.Error](err)
+	if !isUnreachable(err) {
+		return ""
+	}
+	u, perr := url.Parse(failed.URI)
+	if perr != nil || u.Host == "" || strings.EqualFold(hostOf(failed.URI), hostOf(source)) {
+		return ""
+	}
+	base, _, found := strings.Cut(u.Path, "resourcesync/")
+	if !found {
+		base = "/"
+	}
+	return fetch.WithoutUser(source) + " names " + what + " below " + u.Scheme + "://" + u.Host + base +
+		"; if they are not served there, its operator has to correct its base URL (--base-url of lockstep serve and publish)"
+}
+
+// hostOf returns the host of an address, which need not have a scheme, and its port unless that
+// is the one of http or https.
+func hostOf(address string) string {
+	if _, after, ok := strings.Cut(fetch.WithoutUser(address), "://"); ok {
+		address = after
+	}
+	host, _, _ := strings.Cut(address, "/")
+	return strings.TrimSuffix(strings.TrimSuffix(host, ":80"), ":443")
 }
 
 func (g *causeGroup) line() string {

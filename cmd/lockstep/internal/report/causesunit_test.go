@@ -3,6 +3,7 @@ package report
 import (
 	"crypto/x509"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -49,8 +50,25 @@ func TestCausesHint(t *testing.T) {
 	err := certerror.Explain(x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{NotAfter: time.Unix(0, 0)}}, "example.org")
 	c := &Causes{}
 	c.Add("failed", destination.Event{URI: "https://example.org/a", Err: &fetch.Error{URI: "https://example.org/a", Err: err}})
-	if hint := c.Hint(); !strings.Contains(hint, "renew") || c.Hint() != "" {
-		t.Errorf("hint %q, then %q", hint, c.Hint())
+	if hint := c.Hint(""); !strings.Contains(hint, "renew") || c.Hint("") != "" {
+		t.Errorf("hint %q, then %q", hint, c.Hint(""))
+	}
+}
+
+// TestCausesHintOtherHost: where another host than that of the Source cannot be reached, the
+// hint says whose address may be wrong.
+func TestCausesHintOtherHost(t *testing.T) {
+	t.Parallel()
+	lost := &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "data.example.org", IsNotFound: true}}
+	for source, want := range map[string]string{
+		"http://127.0.0.1:8080/":    "http://127.0.0.1:8080/ names resources below https://data.example.org/; if they are not served there",
+		"https://data.example.org/": "",
+	} {
+		c := &Causes{}
+		c.Add("failed", destination.Event{URI: "https://data.example.org/a", Err: fmt.Errorf("fetch: %w", &fetch.Error{URI: "https://data.example.org/a", Err: lost})})
+		if hint := c.Hint(source); !strings.HasPrefix(hint, want) || (hint == "") != (want == "") {
+			t.Errorf("hint %q, want %q", hint, want)
+		}
 	}
 }
 

@@ -108,7 +108,7 @@ func (o *Flags) Sync(ctx context.Context, v View) error {
 // explain adds remedies to the error of a run.
 func (o *Flags) explain(ctx context.Context, err error, v View, r *destination.Report) error {
 	err = o.explainAt(mirror.ExplainSource(err, o.Source, o.Dest))
-	if hint := v.Watcher.Causes.Hint(); hint != "" && errors.Is(err, destination.ErrIncomplete) {
+	if hint := v.Watcher.Causes.Hint(o.Source); hint != "" && errors.Is(err, destination.ErrIncomplete) {
 		err = term.WithHint(err, hint)
 	}
 	if t := r.NotBefore; err != nil && !t.IsZero() && !mirror.Interrupted(ctx, err) {
