@@ -303,7 +303,7 @@ func (d *demo) stay(ctx context.Context) error {
 				if s := d.run.follower.Status(); p.Via == destination.ViaNotification && len(s.Sets) > 0 && s.Sets[0].Lag > 0 {
 					text += "; " + term.Elapsed(s.Sets[0].Lag) + " after the change"
 				}
-				d.say("%s  %s\n", p.at.Format(time.TimeOnly), text)
+				d.say("%s  %s\n", term.Clock(p.at), text)
 			}
 		}
 	}

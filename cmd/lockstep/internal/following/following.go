@@ -382,7 +382,7 @@ func (f *Run) reportRecovered(s *destination.FollowStatus) {
 		f.Watcher.Once.Forget()
 	}
 	if n > 0 && !f.o.Out.Quiet {
-		f.io.Errorf("%s  in step again, after %s\n", time.Now().Format(time.TimeOnly), term.Count(n, "failed attempt"))
+		f.io.Errorf("%s  in step again, after %s\n", term.Clock(time.Now()), term.Count(n, "failed attempt"))
 	}
 }
 

@@ -75,6 +75,6 @@ func (f *Run) flush() {
 		text += "; " + term.Elapsed(l.lag) + " after the change"
 	}
 	now := time.Now()
-	f.io.Errorf("%s  %s\n", now.Format(time.TimeOnly), text)
+	f.io.Errorf("%s  %s\n", term.Clock(now), text)
 	*l = passLine{at: now}
 }

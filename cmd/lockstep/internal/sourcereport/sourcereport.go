@@ -233,7 +233,7 @@ func (n *Reporter) Holding(r source.Report) {
 		case set.Held:
 			n.held[set.Set] = true
 		case was && !n.Quiet:
-			n.IO.Errorf("%s  published set %s for the first time, %s\n", time.Now().Format(time.TimeOnly), set.Set, term.Count(set.Resources, "resource"))
+			n.IO.Errorf("%s  published set %s for the first time, %s\n", term.Clock(time.Now()), set.Set, term.Count(set.Resources, "resource"))
 			fallthrough
 		case was:
 			delete(n.held, set.Set)
@@ -257,7 +257,7 @@ func (n *Reporter) printPublished(r source.Report, now time.Time) {
 		if len(r.Sets) > 1 {
 			where = " of set " + set.Set
 		}
-		n.IO.Errorf("%s  published %s%s, %s in all\n", now.Format(time.TimeOnly), term.Count(changes, "change"), where, term.Count(set.Resources, "resource"))
+		n.IO.Errorf("%s  published %s%s, %s in all\n", term.Clock(now), term.Count(changes, "change"), where, term.Count(set.Resources, "resource"))
 		n.changes[set.Set], n.reportedAt = 0, now
 	}
 }
@@ -298,7 +298,7 @@ func (n *Reporter) Dumped(r source.DumpReport) {
 		return
 	}
 	for _, set := range r.Sets {
-		now := time.Now().Format(time.TimeOnly)
+		now := term.Clock(time.Now())
 		if set.Dump {
 			n.IO.Errorf("%s  resource dump of set %s: %s, of which %d new\n", now, set.Set, term.Count(set.Packages, "package"), set.Packages-set.Reused)
 		}

@@ -81,8 +81,11 @@ func messagesIn(p []byte) (all []message) {
 	return all
 }
 
-// clock matches the time at the beginning of lines for people; a record has its own.
-var clock = regexp.MustCompile(`^\d\d:\d\d:\d\d  `)
+// Clock returns the time at the beginning of a line for people, in UTC.
+func Clock(t time.Time) string { return t.UTC().Format(time.TimeOnly + "Z") }
+
+// clock matches what Clock returns, and the space after it; a record has its own time.
+var clock = regexp.MustCompile(`^\d\d:\d\d:\d\dZ  `)
 
 func newMessage(line string) message {
 	line = line[len(clock.FindString(line)):]

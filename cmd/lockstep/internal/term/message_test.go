@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -28,7 +29,7 @@ func TestMessages(t *testing.T) {
 		"note: a: b\n":                          {{text: "a: b"}},
 		"hint: alone\n":                         {{text: "hint: alone"}},
 		"failed: get x: y\n":                    {{level: slog.LevelError, text: "failed: get x: y"}},
-		"12:34:56  published 1 change\n":        {{text: "published 1 change"}},
+		"12:34:56Z  published 1 change\n":       {{text: "published 1 change"}},
 		"in step\n  3 created\n\n  1 request\n": {{text: "in step\n3 created\n1 request"}},
 	} {
 		if got := messagesIn([]byte(in)); !reflect.DeepEqual(got, want) {
@@ -179,6 +180,25 @@ func TestWarnings(t *testing.T) {
 		got := out.String()
 		if !strings.Contains(got, "level=INFO msg=seen mirror=a\n") || service == strings.Contains(got, "a: warning: close the mirror: one\na:   two (dir x)\na: error: not ready\na: hint: wait\n") {
 			t.Errorf("service %t: %s", service, got)
+		}
+	}
+}
+
+// TestTimesAreUTC: lines for people and records of the log have times in UTC, whatever the
+// time zone.
+func TestTimesAreUTC(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 5, 2, 1, 30, 0, 0, time.FixedZone("", 2*3600))
+	if got := Clock(at); got != "23:30:00Z" {
+		t.Errorf("Clock = %s", got)
+	}
+	for _, format := range []string{textFormat, jsonFormat} {
+		var b strings.Builder
+		if err := newHandler(format, &b, slog.LevelInfo).Handle(t.Context(), slog.NewRecord(at, slog.LevelInfo, "x", 0)); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), "2026-05-01T23:30:00") || !strings.Contains(b.String(), "Z") {
+			t.Errorf("record %s", &b)
 		}
 	}
 }

@@ -152,7 +152,12 @@ func (o *Options) Logger(io IO) *slog.Logger {
 
 func newHandler(format string, w io.Writer, level slog.Level) slog.Handler {
 	w = discreet{w}
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey && len(groups) == 0 && a.Value.Kind() == slog.KindTime {
+			a.Value = slog.TimeValue(a.Value.Time().UTC())
+		}
+		return a
+	}}
 	if format == jsonFormat {
 		return slog.NewJSONHandler(jsonCleaner{w}, opts)
 	}
