@@ -137,6 +137,7 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.O
 		return err
 	}
 	warnOfMove(n, before, publishedAt(o.out), "publish again")
+	s.WarnOfOverlaps(ctx, n)
 	if sum.Written && sum.Updated+sum.Deleted == 0 && (sum.Created == 0 || sum.Created == sum.Resources) {
 		for _, problem := range so.Hubs.Check(ctx, so.Network, so.Log) { // no change is notified that would show a wrong address
 			n.Warn(problem)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -171,6 +172,8 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 		return err
 	}
 	defer s.Close()
+	var checks sync.WaitGroup
+	defer checks.Wait()
 	ctx, done := s.WhileOwned(ctx)
 	defer done()
 	stop := term.ShowProgress(io, o.out.Quiet, n.Line)
@@ -185,11 +188,12 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups,
 	warnOfMove(n, before, publishedAt(so.Documents), "serve again")
 	s.WarnOfAccess(ctx, n)
 	stopStarting()
-	go func() {
+	checks.Go(func() {
+		s.WarnOfOverlaps(ctx, n)
 		for _, problem := range so.Hubs.Check(ctx, so.Network, so.Log) {
 			n.Warn(problem)
 		}
-	}()
+	})
 	go reloadAt(ctx, signals, s, reread, n)
 	err = s.ServeUntil(ctx, l, o.Watching(), n, alerts, func() error { return o.announce(s, &p, io) })
 	return stateplace.Cause(ctx, err)

@@ -33,3 +33,20 @@ func TestServeWarns(t *testing.T) {
 		}
 	}
 }
+
+// TestOverlappingSets: publish and serve warn of two sets with different files at one address.
+func TestOverlappingSets(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "x", "same"), "1")
+	writeFile(t, filepath.Join(dir, "y", "same"), "2")
+	writeFile(t, filepath.Join(dir, "sets.yaml"), "base_url: http://a.invalid/\nsets:\n- {name: a, from: \"dir:x\"}\n- {name: b, from: \"dir:y\"}\n")
+	const want = "warning: the sets a and b publish different files at http://a.invalid/same: x/same and y/same;"
+	if code, out := runIn(t, dir, "publish", "--config", "sets.yaml", "--out", "out", "--state", "published"); code != 0 || !strings.Contains(out, want) {
+		t.Errorf("publish: exit %d, %s", code, out)
+	}
+	cmd, out := start(t, dir, "serve", "--config", "sets.yaml", "--state", "served", "--listen", "127.0.0.1:0")
+	within(t, "the warning of serve", func() bool { return strings.Contains(out.String(), want) })
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	_ = cmd.Wait() // what it says is the subject
+}

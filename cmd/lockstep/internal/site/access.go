@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/listen"
+	"lockstep/cmd/lockstep/internal/overlap"
 	"lockstep/cmd/lockstep/internal/readers"
 	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
@@ -196,7 +196,7 @@ func (s *Site) WarnOfAccess(ctx context.Context, n *sourcereport.Reporter) {
 			if now.readers.Guards(other.name) {
 				continue
 			}
-			uri, err := s.publishedIn(ctx, other, set, &now.configs[i])
+			uri, err := publishedIn(ctx, s, other, set, &now.configs[i])
 			if err != nil {
 				s.log.WarnContext(ctx, "cannot compare a private set with public ones", slog.String("set", set.name), slog.Any("err", err))
 			}
@@ -210,7 +210,7 @@ func (s *Site) WarnOfAccess(ctx context.Context, n *sourcereport.Reporter) {
 
 // publishedIn returns the URI of a resource of a public set that is where the resources of a
 // private one are; "" if there is none.
-func (s *Site) publishedIn(ctx context.Context, public, private *siteSet, c *config.Set) (uri string, err error) {
+func publishedIn(ctx context.Context, s *Site, public, private *siteSet, c *config.Set) (uri string, err error) {
 	place := siteSet{name: private.name, from: private.from}
 	prefix, err := place.locate(c, s.about.BaseURL)
 	if err != nil {
@@ -219,14 +219,14 @@ func (s *Site) publishedIn(ctx context.Context, public, private *siteSet, c *con
 	if public.source.Path != private.source.Path && strings.HasPrefix(public.source.Path, private.source.Path) {
 		return "", nil // a public part of a private whole is meant
 	}
-	for r, err := range s.builder.catalog.Resources(ctx, public.list, catalog.Range{From: prefix}) {
-		if err != nil {
-			return "", err
-		}
-		if strings.HasPrefix(r.URI, prefix) {
-			return r.URI, nil
-		}
-		break
+	return overlap.First(ctx, s.builder.catalog, public.list, prefix)
+}
+
+// WarnOfOverlaps warns of sets that publish different files at one address.
+func (s *Site) WarnOfOverlaps(ctx context.Context, n *sourcereport.Reporter) {
+	var sets []overlap.Set
+	for _, set := range s.setup.Load().sets {
+		sets = append(sets, overlap.Set{Name: set.name, List: set.list, URI: set.uri, Dir: set.from.Dir()})
 	}
-	return "", nil
+	overlap.Report(ctx, s.builder.catalog, sets, n.Warn)
 }
