@@ -63,6 +63,8 @@ func (o *Options) check() error {
 		return term.Usage(errors.New("explore: --all and --entries are for --tree and --json"), "on the pages, read all with the button")
 	case o.entries < 0:
 		return term.Usagef("--entries %d: want 0 or more", o.entries)
+	case o.mirror != "" && !mirror.IsBucket(o.mirror) && !mirror.IsMirror(o.mirror):
+		return term.Usage(fmt.Errorf("--mirror %s: there is no mirror", o.mirror), "give the directory of a mirror")
 	case !term.IsHostPort(o.listen):
 		return term.Usage(fmt.Errorf("--listen %q: want HOST:PORT", o.listen), "as 127.0.0.1:8080, or 127.0.0.1:0 for any port that is free")
 	}

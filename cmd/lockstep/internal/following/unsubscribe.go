@@ -58,7 +58,7 @@ func EndSubscriptions(ctx context.Context, o *Flags, io term.IO) (*Unsubscribed,
 	if !mirror.IsBucket(o.Sync.Dest) {
 		state := filepath.Join(o.Sync.Dest, filepath.FromSlash(destination.StateFile))
 		if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
-			return result, fmt.Errorf("unsubscribe: %s is no mirror: there is no %s", o.Sync.Dest, state)
+			return result, term.Usagef("unsubscribe: %s is no mirror: there is no %s", o.Sync.Dest, state)
 		}
 	}
 	do.Logger = o.Sync.Out.Logger(io)

@@ -57,7 +57,7 @@ func databasesAt(place string) ([]database, error) {
 func explain(err error) error {
 	switch {
 	case errors.Is(err, statebackup.ErrNoState):
-		return term.WithHint(err, "give a state directory (--state of serve, publish or hub), a mirror, or the URL of a PostgreSQL database; lockstep status DIR finds the state of what was published from DIR")
+		return term.Usage(err, "give a state directory (--state of serve, publish or hub), a mirror, or the URL of a PostgreSQL database; lockstep status DIR finds the state of what was published from DIR")
 	case errors.Is(err, statebackup.ErrOccupied):
 		return term.WithHint(err, "stop the process that uses it, and move it away; nothing is replaced")
 	case errors.Is(err, fs.ErrPermission):
@@ -246,6 +246,9 @@ func isBelow(file, dir string) bool {
 
 // Restore restores a state from a file.
 func Restore(ctx context.Context, file, place string) (statebackup.Result, error) {
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return statebackup.Result{}, term.Usage(fmt.Errorf("read the backup: %w", err), "give a file that state backup has written")
+	}
 	r, err := statebackup.Restore(ctx, file, place, time.Now())
 	if errors.Is(err, errors.ErrUnsupported) {
 		hint := "restore it to a directory"
