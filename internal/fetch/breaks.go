@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"errors"
+	"hash/maphash"
 	"io"
 	"sync"
 	"time"
@@ -21,6 +22,13 @@ const (
 	// periods ago.
 	mostBreaks    = 256
 	barrenPeriods = 10
+
+	// mostFresh is how many resources that have not failed are requested besides in such a
+	// period: those that always fail must not keep all others from being requested.
+	// maxTried caps the resources of a host that are remembered for it; beyond it, all of
+	// them are forgotten.
+	mostFresh = 8
+	maxTried  = 1024
 
 	// samePlaces is how many attempts of one request may break off at the same
 	// position.
@@ -45,32 +53,35 @@ type breaks struct {
 	since time.Time // of the first one
 	last  error
 	next  time.Time // when the next request is allowed; zero: it is
+	fresh int       // requests allowed until then for resources that have not failed
+	seed  maphash.Seed
+	tried map[uint64]bool // resources that failed, by the hash of the URI; nil: none
 }
 
-// broke records a body that was not complete, and reports whether another attempt is
+// broke records that the body of uri was not complete, and reports whether another attempt is
 // useless.
-func (b *breaks) broke(err *BodyError) (over bool) {
+func (b *breaks) broke(uri string, err *BodyError) (over bool) {
 	switch {
 	case err.Got >= leastPart:
 		return false
 	case errors.Is(err.Err, ErrTooSlow), errors.Is(err.Err, ErrTimeout):
-		return b.silent(err.Err)
+		return b.silent(uri, err.Err)
 	}
-	return err.Retryable() && b.add(err.Err, 1) >= fewBreaks
+	return err.Retryable() && b.add(uri, err.Err, 1) >= fewBreaks
 }
 
-// silent records a request that failed with err, and reports whether another attempt is
-// useless. Only silence, and bodies that are too slow, count.
-func (b *breaks) silent(err error) (over bool) {
+// silent records that a request for uri failed with err, and reports whether another attempt
+// is useless. Only silence, and bodies that are too slow, count.
+func (b *breaks) silent(uri string, err error) (over bool) {
 	if !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrTooSlow) {
 		return false
 	}
-	b.add(err, silenceWeight)
-	return b.pass(false) != nil
+	b.add(uri, err, silenceWeight)
+	return b.pass(uri, false) != nil
 }
 
 // add adds to the count, and returns it.
-func (b *breaks) add(err error, weight int) int {
+func (b *breaks) add(uri string, err error, weight int) int {
 	if b.off {
 		return 0
 	}
@@ -80,6 +91,10 @@ func (b *breaks) add(err error, weight int) int {
 	if b.count == 0 {
 		b.since = now
 	}
+	if b.tried == nil || len(b.tried) >= maxTried {
+		b.seed, b.tried = maphash.MakeSeed(), make(map[uint64]bool)
+	}
+	b.tried[maphash.String(b.seed, uri)] = true
 	b.count += weight
 	b.last = err
 	if b.next.IsZero() && (b.count >= mostBreaks || b.count >= fewBreaks && now.Sub(b.since) >= barrenPeriods*b.patience) {
@@ -95,20 +110,23 @@ func (b *breaks) progressed() {
 	b.mu.Unlock()
 }
 
-// pass returns an error if a resource must not be requested now. send says that it is
-// requested otherwise.
-func (b *breaks) pass(send bool) error {
+// pass returns an error if uri must not be requested now. send says that it is requested
+// otherwise.
+func (b *breaks) pass(uri string, send bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.next.IsZero() {
 		return nil
 	}
-	now := time.Now()
-	if now.Before(b.next) {
+	switch now := time.Now(); {
+	case !now.Before(b.next):
+		if send {
+			b.next, b.fresh = now.Add(b.patience), mostFresh
+		}
+	case b.fresh == 0 || b.tried[maphash.String(b.seed, uri)]:
 		return &HostError{Host: b.host, Since: b.since, Err: errBroken{b.last}}
-	}
-	if send {
-		b.next = now.Add(b.patience)
+	case send:
+		b.fresh--
 	}
 	return nil
 }

@@ -137,6 +137,69 @@ func TestAHostWithoutAnyResourceIsGivenUp(t *testing.T) {
 	}
 }
 
+// Resources that never arrive must not keep another one from being requested for ever, as
+// when follow tries all that are pending at each poll.
+func TestResourcesThatHaveNotFailedAreRequestedFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := wired(t, fetch.Options{}, func(w *wire, r *http.Request, _ int) {
+			if r.URL.Path == "/new" || r.Method == http.MethodHead {
+				w.answer(200, "Connection: close\r\n", "whole")
+				return
+			}
+			time.Sleep(time.Hour)
+		})
+		begin := time.Now()
+		for time.Since(begin) < 20*time.Minute {
+			if _, last := fetchMany(t, c, 12); last == nil {
+				t.Fatal("a resource came that is never sent")
+			}
+			time.Sleep(fetch.GiveUpAfter)
+		}
+		var err error
+		for range 3 {
+			old := make(chan error, 1)
+			go func() {
+				_, last := fetchMany(t, c, 12)
+				old <- last
+			}()
+			time.Sleep(time.Second)
+			_, err = get(t.Context(), c, fetch.Request{URI: "/new"})
+			if <-old; err == nil {
+				return
+			}
+			time.Sleep(fetch.GiveUpAfter)
+		}
+		t.Errorf("a new resource that was requested after the others at each of three polls: %v", err)
+	})
+}
+
+// A host that answers that resources have not changed is not given up because others do not
+// arrive.
+func TestAHostThatAnswersNotModifiedIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := wired(t, fetch.Options{}, func(w *wire, r *http.Request, _ int) {
+			switch {
+			case r.Header.Get("If-None-Match") != "":
+				w.say("HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n")
+			case r.Method == http.MethodHead:
+				w.answer(200, "Connection: close\r\n", "")
+			default:
+				time.Sleep(time.Hour)
+			}
+		})
+		for i := range 20 {
+			if _, last := fetchMany(t, c, 1); last == nil {
+				t.Fatal("a resource came that is never sent")
+			}
+			if _, err := get(t.Context(), c, fetch.Request{URI: "/same", IfNoneMatch: `"x"`}); err != nil {
+				t.Fatalf("a resource that has not changed, after %d others: %v", i+1, err)
+			}
+		}
+	})
+}
+
 // While a large resource arrives, its host is not given up because others do not.
 func TestAHostThatSendsALargeResourceIsNotGivenUp(t *testing.T) {
 	t.Parallel()

@@ -110,7 +110,7 @@ func (c *Client) Fetch(ctx context.Context, r *Request, use func(*Response) erro
 		err = use(resp)
 		_ = resp.Body.Close() // the errors that matter are those of reading, which use has
 		body, broken := errors.AsType[*BodyError](err)
-		over := broken && !r.Document && c.hosts.get(HostOf(resp.URI)).breaks.broke(body)
+		over := broken && !r.Document && c.hosts.get(HostOf(resp.URI)).breaks.broke(r.URI, body)
 		if !broken || !body.Retryable() {
 			return err
 		}
@@ -162,7 +162,7 @@ func (c *Client) get(ctx context.Context, r *Request, at *attempts) (*Response, 
 		}
 		f := c.booked(where, final)
 		if !r.Document && r.Post == nil {
-			f.over = f.host.breaks.silent(err) || f.over
+			f.over = f.host.breaks.silent(r.URI, err) || f.over
 		}
 		if !retryable(err) || !at.helps(c, r, &f) {
 			return nil, final
@@ -231,7 +231,7 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 	h := c.hosts.get(hostOf(u))
 	resource := !r.Document && r.Post == nil
 	if resource {
-		if err := h.breaks.pass(false); err != nil {
+		if err := h.breaks.pass(r.URI, false); err != nil {
 			return nil, err
 		}
 	}
@@ -240,7 +240,7 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 		return nil, err
 	}
 	if resource {
-		if err := h.breaks.pass(true); err != nil {
+		if err := h.breaks.pass(r.URI, true); err != nil {
 			h.leave(lane, r.Document)
 			return nil, err
 		}
@@ -444,6 +444,9 @@ func (a *answer) accept(r *Request) error {
 			return unwanted("but the request was not conditional")
 		}
 		a.err = io.EOF // it has no body
+		if !r.Document {
+			a.host.breaks.progressed()
+		}
 		return a.Close()
 	default:
 		if a.Status >= 100 && a.Status <= 299 {
