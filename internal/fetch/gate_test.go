@@ -230,6 +230,32 @@ func TestALongRetryAfterSaysWhenToAskAgain(t *testing.T) {
 	})
 }
 
+// What one resource asks for does not apply to the whole host because others fail, too.
+func TestALongRetryAfterOfOneResourceIsItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := wired(t, fetch.Options{}, func(w *wire, r *http.Request, _ int) {
+			switch r.URL.Path {
+			case "/later":
+				w.answer(503, "Retry-After: 7200\r\nConnection: close\r\n", "")
+			case "/document":
+				w.answer(200, "Connection: close\r\n", "text")
+			default:
+				w.answer(500, "Connection: close\r\n", "")
+			}
+		})
+		for i := range 12 {
+			_, _ = get(t.Context(), c, fetch.Request{URI: numbered(i), Once: true})
+		}
+		if _, err := get(t.Context(), c, fetch.Request{URI: "/later"}); fetch.NotBefore(err).IsZero() {
+			t.Errorf("the resource: %v, want a time", err)
+		}
+		if text, err := get(t.Context(), c, fetch.Request{URI: "/document", Document: true}); err != nil || text != "text" {
+			t.Errorf("a document: %q, %v; want it", text, err)
+		}
+	})
+}
+
 func TestRetryAfterTogetherIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -171,6 +171,7 @@ type slots struct {
 
 	misses int // consecutive failures
 	pauses int // requested by the host, with only failures in between
+	waits  int // the same, of those that are too long to wait for
 }
 
 const (
@@ -333,7 +334,7 @@ func (s *slots) release(l lane, doc bool, r *reply) {
 	busy := len(s.waiting) > 0 || !s.free()
 	s.give(l, doc)
 	if r.alive {
-		s.misses, s.pauses = 0, 0
+		s.misses, s.pauses, s.waits = 0, 0, 0
 	}
 	if r.good {
 		s.streams = r.major >= 2

@@ -25,8 +25,9 @@ const (
 	// which takes Options.Timeout.
 	maxSilences = 2
 
-	// shutMisses is the number of consecutive failures after which a long
-	// Retry-After applies to all resources of the host.
+	// shutMisses is the number of requests with a long Retry-After, with only failures in
+	// between, after which it applies to all requests to the host. Of other failures it says
+	// nothing: some resources may always fail.
 	shutMisses = 8
 
 	// unsaidPause is the pause after too many requests to a host that does not
@@ -69,7 +70,7 @@ func (c *Client) booked(uri string, err error) failure {
 		strained := s.adapter.Failed(now, cost, often)
 		switch {
 		case !status.NotBefore.IsZero():
-			if s.misses >= shutMisses {
+			if s.waits++; s.waits >= shutMisses {
 				f.host.gate.shut(status, status.NotBefore, true)
 			}
 		case strained && (status.RetryAfter > 0 || often): // it applies to all requests to the host
