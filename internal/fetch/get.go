@@ -110,6 +110,9 @@ func (c *Client) Fetch(ctx context.Context, r *Request, use func(*Response) erro
 		err = use(resp)
 		_ = resp.Body.Close() // the errors that matter are those of reading, which use has
 		body, broken := errors.AsType[*BodyError](err)
+		if ctx.Err() != nil {
+			return err // that says nothing about the host
+		}
 		over := broken && !r.Document && c.hosts.get(HostOf(resp.URI)).breaks.broke(r.URI, body)
 		if !broken || !body.Retryable() {
 			return err

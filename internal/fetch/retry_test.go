@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -239,4 +241,44 @@ func TestGetWhole(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Transfers that the caller ends say nothing about the host.
+func TestEndedTransfersAreNoFailuresOfTheHost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var probed atomic.Bool
+		c := wired(t, fetch.Options{Jobs: 32}, func(w *wire, r *http.Request, _ int) {
+			switch {
+			case r.Method == http.MethodHead:
+				probed.Store(true)
+				w.answer(200, "Connection: close\r\n", "")
+			case r.URL.Path == "/after":
+				w.answer(200, "Connection: close\r\n", "whole")
+			default:
+				w.say("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n01234")
+				time.Sleep(time.Hour)
+			}
+		})
+		ctx, end := context.WithCancelCause(t.Context())
+		ended := errors.New("others go first")
+		var all sync.WaitGroup
+		for i := range 32 {
+			all.Go(func() {
+				err := c.Fetch(ctx, &fetch.Request{URI: source + numbered(i)}, func(resp *fetch.Response) error {
+					_, err := io.Copy(io.Discard, resp.Body)
+					return err
+				})
+				if !errors.Is(err, ended) {
+					t.Errorf("a transfer that was ended: %v", err)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		end(ended)
+		all.Wait()
+		if text, err := get(t.Context(), c, fetch.Request{URI: "/after"}); err != nil || text != "whole" || probed.Load() {
+			t.Errorf("afterwards: %q, %v, probed %t; want it without a probe", text, err, probed.Load())
+		}
+	})
 }
