@@ -85,3 +85,35 @@ func quickAfterSlow(t *testing.T) (got func() bool) {
 	r.publish("slow 2")
 	return func() bool { return len(quick.at("/quick")) == 3 }
 }
+
+// TestSlowHost: one host whose endpoints become slow all at once does not take the whole slow
+// lane from endpoints at other hosts (WS-C-13).
+func TestSlowHost(t *testing.T) {
+	t.Parallel()
+	undelayed(t, func(t *testing.T) (got func() bool) {
+		over := make(chan struct{})
+		r := runWith(t, hubstore.NewMem(), hub.Options{RetryFirst: 10 * time.Millisecond, Timeout: time.Hour}, func(h *hub.Hub) { h.Lanes(256, 128) })
+		hanging := newSink(t, func(_ http.ResponseWriter, r *http.Request, body string) {
+			if body == "first" {
+				return
+			}
+			select {
+			case <-r.Context().Done():
+			case <-over:
+			}
+		})
+		t.Cleanup(func() { close(over) }) // before it is closed
+		for i := range 400 {
+			r.subscribe(fmt.Sprintf("%s/%d", hanging.URL, i), "")
+		}
+		slow := newSink(t, func(http.ResponseWriter, *http.Request, string) { time.Sleep(600 * time.Millisecond) })
+		r.subscribe(slow.URL+"/slow", "")
+		r.publish("first") // after which the slow endpoint is known
+		eventually(t, "first", func() bool { return len(slow.at("/slow")) == 1 })
+		time.Sleep(time.Second)
+		r.publish("second")
+		time.Sleep(4 * time.Second)
+		r.publish("third")
+		return func() bool { return len(slow.at("/slow")) == 3 }
+	})
+}

@@ -180,8 +180,8 @@ func (d *deliverer) next(s *subscription) (*entry, error) {
 }
 
 // watchFlights watches the deliveries under way. None stays in the fast lane for
-// long: when the slow lane has no room even for deliveries from there, the
-// delivery is canceled and retried in the slow lane.
+// long: when the slow lane, or the share of the host in it, has no room even for
+// deliveries from there, the delivery is canceled and retried in the slow lane.
 func (d *deliverer) watchFlights() {
 	for _, f := range d.flights {
 		if f.start.IsZero() || f.late {
@@ -193,7 +193,7 @@ func (d *deliverer) watchFlights() {
 		case age >= d.timeout:
 			f.breakOff(d.timeout)
 		case age < slowAfter || f.queue == to:
-		case to.lane.running < to.lane.limit*slowMore:
+		case to.lane.running < to.lane.limit*slowMore && to.running < to.lane.perHost*slowMore:
 			f.queue.leave()
 			f.queue = to
 			f.queue.enter()

@@ -6,7 +6,7 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// MostPerHost is how many deliveries to a host may be under way at a time.
+// MostPerHost is how many quick deliveries to a host may be under way at a time.
 const MostPerHost = 64
 
 // Limits of concurrent deliveries. Quick endpoints have a lane of their own, so
@@ -19,7 +19,7 @@ const (
 	slowPerHost = 32
 	slowAfter   = 500 * time.Millisecond // a delivery that takes longer changes lanes
 	slowFor     = 8                      // quick deliveries on the slow lane before the endpoint returns to the fast one
-	slowMore    = 2                      // factor: at most slowLimit times this many are on the slow lane, including those that moved there while under way
+	slowMore    = 2                      // factor: at most slowLimit, and slowPerHost, times this many are on the slow lane, including those that moved there while under way
 )
 
 // breakerAfter is how many consecutive connections to a host must fail before
