@@ -39,6 +39,7 @@ type Chain struct {
 	falling   bool   // a list has its newest events first, so that none begins as it did
 	Lost      bool   // events seen in the last reading are gone
 	Doubtful  bool   // events read before may be gone, or others may have been added before them: a list no longer begins as it did
+	Older     bool   // changes were left out only because they are from before the watermark: some may be new
 	Other     bool   // the Change Dump was read instead of the Change List, so nothing was learned about the latter
 	Vanished  error  // why a part that no longer exists is unavailable: changes that it listed may be missing
 	loose     bool   // a list does not state how far it reaches
@@ -148,6 +149,7 @@ func (r *Reader) ReadChanges(ctx context.Context, since resourcesync.Datetime, s
 		}
 		c.Chain.Lost = c.Chain.Judge(state)
 		c.Chain.Doubtful = c.Chain.rewritten && !c.Chain.falling && c.Chain.Whole()
+		c.Chain.Older = c.Chain.Older && !c.Chain.Resumed && state.Cursor.Prefix != ""
 		return c.Chain, err
 	}
 }

@@ -106,6 +106,9 @@ func (c *ChangeReader) readEntries(ctx context.Context, t *changeDoc, said resou
 		}
 		d.Place(&w, &e)
 		c.saw(&w, &e)
+		if t := e.EventTime(); !t.IsZero() && t.Compare(c.since) < 0 && !t.Time().Before(c.State.ListAt) {
+			c.Chain.Older = true
+		}
 		if resume && w.Pos < k.Count || !c.behind && !c.Chain.Resumed && d.old(&w) {
 			continue
 		}
@@ -213,7 +216,7 @@ func (d *DocReading) Place(w *desired.Resource, e *resourcesync.Entry) {
 			later.Store(true)
 		}
 	}
-	if !d.isPast() {
+	if !d.Changes.isPast() {
 		d.buf = desired.AppendString(d.buf[:0], plain)
 		d.Prefix.Write(d.buf) // writing to a hash never fails
 	}
@@ -232,9 +235,9 @@ func (d *DocReading) Place(w *desired.Resource, e *resourcesync.Entry) {
 	}
 }
 
-// isPast reports whether the list is an archived one, which needs no cursor and
+// isPast reports whether the documents are archived ones, which need no cursor and
 // only few fingerprints.
-func (d *DocReading) isPast() bool { return d.Changes.order != "" }
+func (c *ChangeReader) isPast() bool { return c.order != "" }
 
 // number counts how often the same change was listed at the instant now; first says
 // that w is the first change of that instant. It returns the fingerprint of w
@@ -242,7 +245,7 @@ func (d *DocReading) isPast() bool { return d.Changes.order != "" }
 func (d *DocReading) number(w *desired.Resource, now resourcesync.Datetime, first bool) string {
 	if first {
 		d.twins = nil
-		if d.isPast() {
+		if d.Changes.isPast() {
 			d.before = bare(w)
 			return ""
 		}
@@ -251,7 +254,7 @@ func (d *DocReading) number(w *desired.Resource, now resourcesync.Datetime, firs
 		return plain
 	}
 	if d.twins == nil {
-		if d.isPast() {
+		if d.Changes.isPast() {
 			d.alone = desired.Fingerprint(&d.before, now)
 		}
 		d.twins = map[string]int{d.alone: 1}

@@ -185,7 +185,7 @@ func (r *Run) compared(snap *entries.Snapshot, c *entries.Chain) {
 		st.ListFrom = r.Documents.ListURI
 	}
 	forgetChanges(st)
-	st.Open, st.Appends, st.Unchecked = nil, false, false
+	st.Open, st.Appends, st.Unchecked, st.Older, st.Looked = nil, false, false, false, r.Now()
 	since := snap.At
 	if c.Lists > 0 {
 		since = snap.Since()

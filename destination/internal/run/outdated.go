@@ -78,14 +78,11 @@ func (r *Run) stageOutdated(ctx context.Context) (whole bool, err error) {
 	if reader.Future.Note(st.Lists, since); reader.Future.Has(since) {
 		since = resourcesync.Datetime{} // changes of a corrected clock come before it
 	}
-	fresh := *st
-	forgetChanges(&fresh)
-	fresh.History = time.Time{}
 	begin := since
 	if !since.IsZero() {
 		begin = snap.Since()
 	}
-	c, err := reader.ReadChanges(ctx, begin, &fresh, false)
+	c, err := reader.ReadChanges(ctx, begin, unread(st), false)
 	if err != nil || !c.Whole() || c.GapAfter(since) != "" {
 		return false, err
 	}

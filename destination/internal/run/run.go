@@ -86,10 +86,15 @@ func (r *Run) incremental(ctx context.Context) error {
 	st, docs := r.Set, r.Documents
 	since := resourcesync.NewDatetime(st.Watermark)
 	ahead := entries.WasAhead(st, time.Now())
+	all := false // read all changes since the list, whatever their times
 	for round := 1; ; round++ {
 		r.Stage.Reset()
 		failed := r.Failures.Count
-		c, err := docs.ReadChanges(ctx, since, st, true)
+		begin, state := since, st
+		if all {
+			begin, state = resourcesync.NewDatetime(st.ListAt), unread(st)
+		}
+		c, err := docs.ReadChanges(ctx, begin, state, !all)
 		switch {
 		case err != nil:
 			return err
@@ -103,7 +108,7 @@ func (r *Run) incremental(ctx context.Context) error {
 			return r.compareOnceChanged(ctx, docs.AcceptUnchangedList)
 		case round > 1 && (c.Unchanged || r.Failures.Count > failed):
 			return nil
-		case ahead && !c.Unchanged && !c.Resumed && !docs.Compared && c.Complete && !since.IsZero():
+		case ahead && !all && !c.Unchanged && !c.Resumed && !docs.Compared && c.Complete && !since.IsZero():
 			r.warn(fmt.Sprintf("set %s: it was read up to %s, when that lay in our future: comparing all of it", st.Name, wording.Time(st.Watermark)))
 			return r.Baseline(ctx, false)
 		}
@@ -113,23 +118,55 @@ func (r *Run) incremental(ctx context.Context) error {
 			}
 			return nil // there is nothing else to compare with
 		}
-		if c.Doubtful && !st.DoubtsRewrite(r.Now()) {
-			c.Doubtful, st.Unchecked = false, true
+		if !all {
+			if compared, err := r.join(ctx, &c, since); compared || err != nil {
+				return err
+			}
+			if all = r.looksAtOlder(&c); all {
+				round--
+				continue
+			}
 		}
-		if compare, err := r.checkJoin(ctx, &c, since); err != nil {
-			return err
-		} else if compare && !c.Lost && c.Doubtful {
-			st.Rewrites++
-			return r.compareRewritten(ctx)
-		} else if compare {
-			return r.Baseline(ctx, c.Lost)
-		}
-		again, err := r.applyChanges(ctx, &c, since, round == 1 && !docs.Compared)
+		again, err := r.applyChanges(ctx, &c, since, round == 1 && !docs.Compared, all)
 		if err != nil || !again || round == maxRounds {
 			return err
 		}
-		since = resourcesync.NewDatetime(st.Watermark)
+		since, all = resourcesync.NewDatetime(st.Watermark), false
 	}
+}
+
+// join compares everything if the changes c do not join what was applied, and reports whether
+// it did.
+func (r *Run) join(ctx context.Context, c *entries.Chain, since resourcesync.Datetime) (compared bool, err error) {
+	st := r.Set
+	if c.Doubtful && !st.DoubtsRewrite(r.Now()) {
+		c.Doubtful, st.Unchecked = false, true
+	}
+	switch compare, err := r.checkJoin(ctx, c, since); {
+	case err != nil || !compare:
+		return false, err
+	case !c.Lost && c.Doubtful:
+		st.Rewrites++
+		return true, r.compareRewritten(ctx)
+	}
+	return true, r.Baseline(ctx, c.Lost)
+}
+
+// looksAtOlder reports whether all changes since the list are to be read again, whatever their
+// times, as the Source may have added some before those that were read. Those from before the
+// list could undo what it states.
+func (r *Run) looksAtOlder(c *entries.Chain) bool {
+	st := r.Set
+	st.Older = st.Older || c.Older
+	return st.Older && c.Whole() && !r.Documents.Compared && st.DoubtsOlder(saved.Time(c.History), r.Now())
+}
+
+// unread returns the state of a set of whose changes nothing was read.
+func unread(st *saved.Set) *saved.Set {
+	fresh := *st
+	forgetChanges(&fresh)
+	fresh.History = time.Time{}
+	return &fresh
 }
 
 // compareRewritten compares everything because the changes no longer began as they did when
@@ -182,9 +219,10 @@ func (r *Run) checkJoin(ctx context.Context, c *entries.Chain, since resourcesyn
 	return false, nil
 }
 
-// applyChanges applies the changes c, and pending work, too, if retry is set. It
-// reports whether failures may succeed once the changes are read again.
-func (r *Run) applyChanges(ctx context.Context, c *entries.Chain, since resourcesync.Datetime, retry bool) (again bool, err error) {
+// applyChanges applies the changes c, which are all since the list if all is set, and pending
+// work, too, if retry is set. It reports whether failures may succeed once the changes are
+// read again.
+func (r *Run) applyChanges(ctx context.Context, c *entries.Chain, since resourcesync.Datetime, retry, all bool) (again bool, err error) {
 	via := r.Set.ViaChanges()
 	if c.Dump {
 		via = report.ViaChangeDump
@@ -203,10 +241,16 @@ func (r *Run) applyChanges(ctx context.Context, c *entries.Chain, since resource
 	if c.Unchanged || r.Stage.Empty() {
 		mode = report.ModeNone
 	}
-	if err := r.Versions(ctx, c, via); err != nil {
-		return false, err
+	if !all { // else it would apply the earlier versions again
+		if err := r.Versions(ctx, c, via); err != nil {
+			return false, err
+		}
 	}
-	return r.Reconcile(ctx, reconcile.Work{Mode: mode, Via: via, Complete: c.Whole(), Explicit: c.Complete, Partial: !c.Complete, Done: func() { r.advance(c, since) }})
+	return r.Reconcile(ctx, reconcile.Work{Mode: mode, Via: via, Complete: c.Whole(), Explicit: c.Complete, Partial: !c.Complete, Done: func() {
+		if r.advance(c, since); all || since.IsZero() {
+			r.Set.Older, r.Set.Looked = false, r.Now()
+		}
+	}})
 }
 
 // warn warns of something about the changes of the set.

@@ -43,6 +43,8 @@ type Set struct {
 	Rewrites  int                   `json:"rewrites,omitempty"`  // Change Lists that did not begin as the one before, since the last one that had grown at its end
 	Rewritten time.Time             `json:"rewritten,omitzero"`  // when everything was last compared because of such a list
 	Unchecked bool                  `json:"unchecked,omitempty"` // nothing was compared after the last of them
+	Looked    time.Time             `json:"looked,omitzero"`     // when all changes were last looked at, whatever their times
+	Older     bool                  `json:"older,omitempty"`     // changes have been left out since then only because they are from before the watermark
 	Cursor    Cursor                `json:"cursor"`              // in the newest Change List
 	Polled    map[string]Validators `json:"polled"`              // change documents that can change, read to their end
 	Open      []string              `json:"open"`                // the open lists of an index, to be polled
@@ -126,7 +128,28 @@ const (
 // DoubtsRewrite reports whether everything is to be compared after a Change List that does not
 // begin as the one before.
 func (st *Set) DoubtsRewrite(now time.Time) bool {
-	return st.Rewrites < rewritesCompared || now.Before(st.Rewritten) || now.Sub(st.Rewritten) >= rewriteInterval
+	return st.Rewrites < rewritesCompared || isDue(st.Rewritten, now, rewriteInterval)
+}
+
+// olderLooks is how often a change that stays in a list as long as the others is looked at
+// again, at most.
+const olderLooks = 4
+
+// DoubtsOlder reports whether the changes from before the watermark are to be looked at, where
+// it is not known that the lists begin as they did: the Source may have added some of them
+// after others that were read. That is so once in rewriteInterval, and more often if the lists
+// reach back, to from, less than a few days.
+func (st *Set) DoubtsOlder(from, now time.Time) bool {
+	wait := rewriteInterval
+	if !from.IsZero() {
+		wait = min(wait, max(0, st.Watermark.Sub(from)/olderLooks))
+	}
+	return isDue(st.Looked, now, wait)
+}
+
+// isDue reports whether what was last done at an instant is to be done again.
+func isDue(last, now time.Time, wait time.Duration) bool {
+	return now.Before(last) || now.Sub(last) >= wait
 }
 
 // IsRipe reports whether there are resources that were too young to be taken, and no longer

@@ -1,0 +1,96 @@
+package destination_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/destination"
+)
+
+// TestOlderChanges: a Source adds a change before others that were read, to a Change List of
+// which it cannot be known that it begins as before. The change is found within a day, also if
+// the list is not written again until then, and the changes from before the watermark are
+// looked at once a day only.
+func TestOlderChanges(t *testing.T) {
+	t.Parallel()
+	type list struct {
+		from    string // of a list that has the days first to last; %02d: the first
+		order   func(entries []string, n int)
+		changes bool // the Source has no other document
+	}
+	for name, l := range map[string]list{
+		"window":              {from: `from="2024-05-%02dT00:00:00Z"`},
+		"window only":         {from: `from="2024-05-%02dT00:00:00Z"`, changes: true},
+		"newest first":        {from: `from="2024-05-01T00:00:00Z"`, order: func(e []string, _ int) { slices.Reverse(e) }},
+		"newest first window": {from: `from="2024-05-%02dT00:00:00Z"`, order: func(e []string, _ int) { slices.Reverse(e) }},
+		"any order":           {from: `from="2024-05-01T00:00:00Z"`, order: func(e []string, n int) { e[n%3], e[4] = e[4], e[n%3] }},
+		"rewritten only":      {from: `from="2024-05-01T00:00:00Z"`, changes: true},
+	} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, written again %v", name, again), func(t *testing.T) {
+				t.Parallel()
+				s := newSite(t, style{})
+				for _, name := range []string{"a", "b", "c", "d", "e", "late"} {
+					s.replace("/"+name, name)
+				}
+				s.replace("/rs/resourcelist.xml", doc("urlset", `<rs:md capability="resourcelist" at="2024-05-01T00:00:00Z"/>`, `<url><loc>`+s.url("/a")+`</loc></url>`))
+				if l.changes {
+					s.replace("/rs/capabilitylist.xml", doc("urlset", `<rs:md capability="capabilitylist"/>`, `<url><loc>`+s.url("/rs/changelist.xml")+`</loc><rs:md capability="changelist"/></url>`))
+				}
+				written := 0
+				write := func(late ...string) {
+					written++
+					entries := late
+					for i := written; i < written+5; i++ {
+						entries = append(entries, fmt.Sprintf(`<url><loc>%s</loc><rs:md change="updated" datetime="2024-05-%02dT00:00:00Z"/></url>`, s.url("/"+"bcde"[i%4:i%4+1]), i))
+					}
+					if l.order != nil {
+						l.order(entries, written)
+					}
+					from := l.from
+					if strings.Contains(from, "%") {
+						from = fmt.Sprintf(from, written)
+					}
+					s.replace("/rs/changelist.xml", doc("urlset", `<rs:md capability="changelist" `+from+`/>`, strings.Join(entries, "")))
+				}
+				m := newMirror(t, s)
+				now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+				sync := func() (read int) {
+					t.Helper()
+					s.reset()
+					d := m.destination()
+					d.SetClock(func() time.Time { return now })
+					if r, err := d.Sync(t.Context(), m.address()); err != nil || written > 1 && r.Mode == destination.ModeBaseline {
+						t.Fatalf("Sync %d: mode %s, %v, %q", written, r.Mode, err, r.Warnings)
+					}
+					now = now.Add(time.Hour)
+					return s.resourceGets()
+				}
+				for range 5 {
+					write()
+					if n := sync(); written > 1 && n != 1 {
+						t.Errorf("Sync %d: %d requests for resources", written, n)
+					}
+				}
+				late := fmt.Sprintf(`<url><loc>%s</loc><rs:md change="created" datetime="2024-05-%02dT12:00:00Z"/></url>`, s.url("/late"), written+2)
+				write(late)
+				sync()
+				now = now.Add(24 * time.Hour)
+				if again {
+					write(late)
+				}
+				sync()
+				if m.files()["late"] != "late" {
+					t.Errorf("the mirror has %v", m.files())
+				}
+				write(late)
+				if n := sync(); n != 1 {
+					t.Errorf("then %d requests for resources", n)
+				}
+			})
+		}
+	}
+}
