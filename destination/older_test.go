@@ -94,3 +94,117 @@ func TestOlderChanges(t *testing.T) {
 		}
 	}
 }
+
+// TestOlderPart: a part that no index has named before is not left out for ever because its
+// changes are from before the watermark.
+func TestOlderPart(t *testing.T) {
+	t.Parallel()
+	for _, change := range []string{"added", "cut otherwise"} {
+		t.Run(change, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, style{})
+			for _, name := range []string{"a", "b", "c", "d", "late"} {
+				s.replace("/"+name, name)
+			}
+			write := func(name, from, until string, entries ...string) string {
+				said := fmt.Sprintf(`from="2024-05-%s:00:00Z"`, from)
+				if until != "" {
+					said += fmt.Sprintf(` until="2024-05-%s:00:00Z"`, until)
+				}
+				var b strings.Builder
+				for _, e := range entries {
+					uri, at, _ := strings.Cut(e, "@")
+					fmt.Fprintf(&b, `<url><loc>%s</loc><rs:md change="updated" datetime="2024-05-%s:00:00Z"/></url>`, s.url("/"+uri), at)
+				}
+				s.replace("/rs/"+name, doc("urlset", `<rs:md capability="changelist" `+said+`/>`, b.String()))
+				return `<sitemap><loc>` + s.url("/rs/"+name) + `</loc><rs:md ` + said + `/></sitemap>`
+			}
+			index := func(parts ...string) {
+				s.replace("/rs/changelist.xml", doc("sitemapindex", `<rs:md capability="changelist" from="2024-05-01T00:00:00Z"/>`, strings.Join(parts, "")))
+			}
+			s.replace("/rs/resourcelist.xml", doc("urlset", `<rs:md capability="resourcelist" at="2024-05-01T00:00:00Z"/>`, `<url><loc>`+s.url("/a")+`</loc></url>`))
+			m := newMirror(t, s)
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			sync := func(lists int) {
+				t.Helper()
+				s.reset()
+				d := m.destination()
+				d.SetClock(func() time.Time { return now })
+				if r, err := d.Sync(t.Context(), m.address()); err != nil || lists >= 0 && r.Mode == destination.ModeBaseline {
+					t.Fatalf("Sync: mode %s, %v, %q", r.Mode, err, r.Warnings)
+				}
+				read := 0
+				for _, name := range []string{"one", "two", "three", "four"} {
+					read += s.got("/rs/" + name)
+				}
+				if lists >= 0 && read != lists {
+					t.Errorf("%d parts were read, want %d", read, lists)
+				}
+				now = now.Add(25 * time.Hour)
+			}
+			one, two := write("one", "01T00", "02T00", "b@01T05"), write("two", "02T00", "", "c@02T05")
+			index(one, two)
+			sync(-1)
+			one, two = write("one", "01T00", "02T00", "b@01T05"), write("two", "02T00", "03T00", "c@02T05", "c@02T10")
+			three := write("three", "03T00", "", "d@03T05")
+			index(one, two, three)
+			sync(2)
+			write("three", "03T00", "", "d@03T05", "d@03T06")
+			sync(1)
+			if change == "added" {
+				index(one, two, three, write("four", "03T02", "03T03", "late@03T02"))
+			} else {
+				index(write("four", "01T00", "03T05", "b@01T05", "late@02T01", "c@02T05", "c@02T10", "d@03T05"), write("three", "03T05", "", "d@03T06"))
+			}
+			sync(-1)
+			sync(-1)
+			if m.files()["late"] != "late" {
+				t.Errorf("the mirror has %v", m.files())
+			}
+			s.reset()
+			sync(1)
+		})
+	}
+}
+
+// TestOlderThanList: changes from before the list are not applied again: they could undo what
+// it states.
+func TestOlderThanList(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	list := func(day int, names ...string) {
+		var b strings.Builder
+		for _, name := range names {
+			s.replace("/"+name, name)
+			fmt.Fprintf(&b, `<url><loc>%s</loc></url>`, s.url("/"+name))
+		}
+		s.replace("/rs/resourcelist.xml", doc("urlset", fmt.Sprintf(`<rs:md capability="resourcelist" at="2024-05-%02dT00:00:00Z"/>`, day), b.String()))
+	}
+	write := func(first int) {
+		var b strings.Builder
+		for i, name := range []string{"x", "b", "c"} {
+			fmt.Fprintf(&b, `<url><loc>%s</loc><rs:md change="created" datetime="2024-05-%02dT12:00:00Z"/></url>`, s.url("/"+name), first+i*(first-1))
+		}
+		s.replace("/rs/changelist.xml", doc("urlset", fmt.Sprintf(`<rs:md capability="changelist" from="2024-05-%02dT00:00:00Z"/>`, first), b.String()))
+	}
+	m := newMirror(t, s)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	sync := func() {
+		t.Helper()
+		s.reset()
+		d := m.destination()
+		d.SetClock(func() time.Time { return now })
+		if r, err := d.Sync(t.Context(), m.address()); err != nil {
+			t.Fatalf("Sync: %v, %q", err, r.Warnings)
+		}
+		now = now.Add(25 * time.Hour)
+	}
+	list(5, "b", "c") // and x was deleted
+	write(3)
+	sync()
+	write(4)
+	sync()
+	if n := s.got("/x"); n != 0 || m.files()["x"] != "" {
+		t.Errorf("%d requests for a resource that the list does not name", n)
+	}
+}

@@ -2,6 +2,7 @@ package entries
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,7 +40,9 @@ type Chain struct {
 	falling   bool   // a list has its newest events first, so that none begins as it did
 	Lost      bool   // events seen in the last reading are gone
 	Doubtful  bool   // events read before may be gone, or others may have been added before them: a list no longer begins as it did
-	Older     bool   // changes were left out only because they are from before the watermark: some may be new
+	Older     bool   // changes since the list were left out only because they are from before the watermark: some may be new
+	Parts     []byte // prints of the parts that the indexes name, see [partPrint]
+	added     bool   // a part was left out only because of its times, which no index named when they were last read
 	Other     bool   // the Change Dump was read instead of the Change List, so nothing was learned about the latter
 	Vanished  error  // why a part that no longer exists is unavailable: changes that it listed may be missing
 	loose     bool   // a list does not state how far it reaches
@@ -124,6 +127,7 @@ type ChangeReader struct {
 	behind    bool                  // the remaining lists begin after the cursor
 	out       *stage.Writer         // receives the staged entries when several readers run concurrently; otherwise nil
 	order     string                // order of the documents, in the same case
+	parts     map[string]bool       // prints of the parts that the indexes named when they were last read; nil: unknown
 	latest    *stage.Latest         // newest changes staged, in the same case; nil: every change counts
 	below     map[string]bool       // documents read, in the same case: a document below two archived ones is read twice
 }
@@ -149,7 +153,7 @@ func (r *Reader) ReadChanges(ctx context.Context, since resourcesync.Datetime, s
 		}
 		c.Chain.Lost = c.Chain.Judge(state)
 		c.Chain.Doubtful = c.Chain.rewritten && !c.Chain.falling && c.Chain.Whole()
-		c.Chain.Older = c.Chain.Older && !c.Chain.Resumed && state.Cursor.Prefix != ""
+		c.Chain.Older = (c.Chain.Older && !c.Chain.Resumed || c.Chain.added) && state.Cursor.Prefix != ""
 		return c.Chain, err
 	}
 }
@@ -158,6 +162,12 @@ func (c *ChangeReader) begin() {
 	c.Chain = Chain{Complete: true, Polled: map[string]saved.Validators{}, Search: NewEventSearch(c.State.Seen)}
 	c.Restart()
 	c.named = 0
+	for p := range slices.Chunk(c.State.Parts, printBytes) {
+		if c.parts == nil {
+			c.parts = map[string]bool{}
+		}
+		c.parts[string(p)] = true
+	}
 	c.Stage.Since = c.since
 	c.Stage.Seen = map[string]bool{}
 	for _, f := range c.State.Seen {
@@ -191,7 +201,7 @@ func (c *ChangeReader) read(ctx context.Context, poll, again bool) error {
 
 // pollOpen polls the open lists of an index that did not change.
 func (c *ChangeReader) pollOpen(ctx context.Context) error {
-	c.Chain.Unchanged = true
+	c.Chain.Unchanged, c.Chain.Parts = true, slices.Clone(c.State.Parts)
 	for _, uri := range c.State.Open {
 		v := c.State.Polled[uri]
 		doc, err := c.Open(ctx, uri, v)
@@ -310,9 +320,28 @@ func (c *ChangeReader) partsInOrder(ctx context.Context, doc *discover.Document,
 }
 
 // done reports whether all changes in a part are from before the watermark
-// (RS-CHI-08).
+// (RS-CHI-08). It is called once for each part, which it records.
 func (c *ChangeReader) done(p *resourcesync.Entry) bool {
-	return !p.Until.IsZero() && !c.since.IsZero() && p.Until.Compare(c.since) < 0
+	done := !p.Until.IsZero() && !c.since.IsZero() && p.Until.Compare(c.since) < 0
+	if c.isPast() {
+		return done
+	}
+	part := partPrint(p, p.Until)
+	c.Chain.Parts = append(c.Chain.Parts, part...)
+	if done && c.parts != nil && !p.Until.Time().Before(c.State.ListAt) && !c.parts[part] && !c.parts[partPrint(p, resourcesync.Datetime{})] {
+		c.Chain.added = true
+	}
+	return done
+}
+
+// printBytes is the length of a print of a part.
+const printBytes = 6
+
+// partPrint returns a short hash of the name and the times of a part that ends at until; zero:
+// it grows.
+func partPrint(p *resourcesync.Entry, until resourcesync.Datetime) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %v %v", p.Loc, p.From, until))
+	return string(sum[:printBytes])
 }
 
 // readIndex reads the lists of an index that may contain changes since the

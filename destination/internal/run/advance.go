@@ -30,7 +30,7 @@ func (r *Run) advance(c *entries.Chain, since resourcesync.Datetime) {
 	if c.Unchanged {
 		return
 	}
-	st.Polled, st.Open = c.Polled, c.Open
+	st.Polled, st.Open, st.Parts = c.Polled, c.Open, c.Parts
 	if st.Appends = st.Appends || c.Grew; c.Grew {
 		st.Rewrites = 0
 	}

@@ -43,8 +43,9 @@ type Set struct {
 	Rewrites  int                   `json:"rewrites,omitempty"`  // Change Lists that did not begin as the one before, since the last one that had grown at its end
 	Rewritten time.Time             `json:"rewritten,omitzero"`  // when everything was last compared because of such a list
 	Unchecked bool                  `json:"unchecked,omitempty"` // nothing was compared after the last of them
-	Looked    time.Time             `json:"looked,omitzero"`     // when all changes were last looked at, whatever their times
+	Looked    time.Time             `json:"looked,omitzero"`     // when all changes since the list were last looked at, whatever their times
 	Older     bool                  `json:"older,omitempty"`     // changes have been left out since then only because they are from before the watermark
+	Parts     []byte                `json:"parts,omitempty"`     // prints of the parts of the index of changes
 	Cursor    Cursor                `json:"cursor"`              // in the newest Change List
 	Polled    map[string]Validators `json:"polled"`              // change documents that can change, read to their end
 	Open      []string              `json:"open"`                // the open lists of an index, to be polled
