@@ -106,22 +106,7 @@ func TestOlderPart(t *testing.T) {
 			for _, name := range []string{"a", "b", "c", "d", "late"} {
 				s.replace("/"+name, name)
 			}
-			write := func(name, from, until string, entries ...string) string {
-				said := fmt.Sprintf(`from="2024-05-%s:00:00Z"`, from)
-				if until != "" {
-					said += fmt.Sprintf(` until="2024-05-%s:00:00Z"`, until)
-				}
-				var b strings.Builder
-				for _, e := range entries {
-					uri, at, _ := strings.Cut(e, "@")
-					fmt.Fprintf(&b, `<url><loc>%s</loc><rs:md change="updated" datetime="2024-05-%s:00:00Z"/></url>`, s.url("/"+uri), at)
-				}
-				s.replace("/rs/"+name, doc("urlset", `<rs:md capability="changelist" `+said+`/>`, b.String()))
-				return `<sitemap><loc>` + s.url("/rs/"+name) + `</loc><rs:md ` + said + `/></sitemap>`
-			}
-			index := func(parts ...string) {
-				s.replace("/rs/changelist.xml", doc("sitemapindex", `<rs:md capability="changelist" from="2024-05-01T00:00:00Z"/>`, strings.Join(parts, "")))
-			}
+			write, index := s.changePart, s.changeParts
 			s.replace("/rs/resourcelist.xml", doc("urlset", `<rs:md capability="resourcelist" at="2024-05-01T00:00:00Z"/>`, `<url><loc>`+s.url("/a")+`</loc></url>`))
 			m := newMirror(t, s)
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -206,5 +191,65 @@ func TestOlderThanList(t *testing.T) {
 	sync()
 	if n := s.got("/x"); n != 0 || m.files()["x"] != "" {
 		t.Errorf("%d requests for a resource that the list does not name", n)
+	}
+}
+
+// changePart replaces a part of the Change List, which ends at until unless that is empty, and
+// returns its entry in the index. Times are days and hours.
+func (s *site) changePart(name, from, until string, entries ...string) string {
+	said := fmt.Sprintf(`from="2024-05-%s:00:00Z"`, from)
+	if until != "" {
+		said += fmt.Sprintf(` until="2024-05-%s:00:00Z"`, until)
+	}
+	var b strings.Builder
+	for _, e := range entries {
+		uri, at, _ := strings.Cut(e, "@")
+		fmt.Fprintf(&b, `<url><loc>%s</loc><rs:md change="updated" datetime="2024-05-%s:00:00Z"/></url>`, s.url("/"+uri), at)
+	}
+	s.replace("/rs/"+name, doc("urlset", `<rs:md capability="changelist" `+said+`/>`, b.String()))
+	return `<sitemap><loc>` + s.url("/rs/"+name) + `</loc><rs:md ` + said + `/></sitemap>`
+}
+
+// changeParts replaces the index of the Change List.
+func (s *site) changeParts(parts ...string) {
+	s.replace("/rs/changelist.xml", doc("sitemapindex", `<rs:md capability="changelist" from="2024-05-01T00:00:00Z"/>`, strings.Join(parts, "")))
+}
+
+// TestOlderBeside: a change in one of two lists that both grow is found, although the other has
+// a later one.
+func TestOlderBeside(t *testing.T) {
+	t.Parallel()
+	for _, both := range []bool{false, true} {
+		t.Run(fmt.Sprintf("both %v", both), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, style{})
+			for _, name := range []string{"a", "b", "c", "d", "late"} {
+				s.replace("/"+name, name)
+			}
+			s.replace("/rs/resourcelist.xml", doc("urlset", `<rs:md capability="resourcelist" at="2024-05-01T00:00:00Z"/>`, `<url><loc>`+s.url("/a")+`</loc></url>`))
+			m := newMirror(t, s)
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			sync := func() {
+				t.Helper()
+				s.reset()
+				d := m.destination()
+				d.SetClock(func() time.Time { return now })
+				if r, err := d.Sync(t.Context(), m.address()); err != nil {
+					t.Fatalf("Sync: %v, %q", err, r.Warnings)
+				}
+				now = now.Add(25 * time.Hour)
+			}
+			s.changeParts(s.changePart("one", "01T00", "", "b@01T05"), s.changePart("two", "02T00", "", "c@02T05"))
+			sync()
+			s.changePart("one", "01T00", "", "b@01T05", "late@02T03")
+			if both {
+				s.changePart("two", "02T00", "", "c@02T05", "d@02T06")
+			}
+			sync()
+			sync()
+			if m.files()["late"] != "late" {
+				t.Errorf("the mirror has %v", m.files())
+			}
+		})
 	}
 }

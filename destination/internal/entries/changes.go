@@ -42,7 +42,8 @@ type Chain struct {
 	Doubtful  bool   // events read before may be gone, or others may have been added before them: a list no longer begins as it did
 	Older     bool   // changes since the list were left out only because they are from before the watermark: some may be new
 	Parts     []byte // prints of the parts that the indexes name, see [partPrint]
-	added     bool   // a part was left out only because of its times, which no index named when they were last read
+	added     bool   // a part may have been added, or changes to it, before those that were read
+	partly    bool   // an open list did not change, and was not read again
 	Other     bool   // the Change Dump was read instead of the Change List, so nothing was learned about the latter
 	Vanished  error  // why a part that no longer exists is unavailable: changes that it listed may be missing
 	loose     bool   // a list does not state how far it reaches
@@ -208,7 +209,7 @@ func (c *ChangeReader) pollOpen(ctx context.Context) error {
 		switch {
 		case errors.Is(err, discover.ErrNotModified):
 			c.Chain.Polled[uri] = v
-			c.Chain.Open = append(c.Chain.Open, uri)
+			c.Chain.Open, c.Chain.partly = append(c.Chain.Open, uri), true
 			continue
 		case err != nil && ctx.Err() == nil:
 			return errAgain // RS-AMB-26: the index shows what replaced it
@@ -391,6 +392,9 @@ func (k *Chain) Judge(state *saved.Set) bool {
 	}
 	if t := saved.Time(k.History); !t.IsZero() && t.Before(state.History) || k.rewritten && state.Appends {
 		return true
+	}
+	if k.partly { // its events are there
+		return false
 	}
 	sought := 0
 	for _, found := range k.Search.want {

@@ -81,7 +81,7 @@ func (c *ChangeReader) mayResume(t *changeDoc) bool {
 
 // readEntries stages the entries of one list that may be new.
 func (c *ChangeReader) readEntries(ctx context.Context, t *changeDoc, said resourcesync.Metadata, resume bool) error {
-	d := DocReading{Changes: c, Prefix: sha256.New()}
+	d, older := DocReading{Changes: c, Prefix: sha256.New()}, false
 	d.N, d.Info = c.Stage.AddOrdered(c.order)
 	k := c.State.Cursor
 	for e, err := range t.doc.Entries() {
@@ -107,7 +107,7 @@ func (c *ChangeReader) readEntries(ctx context.Context, t *changeDoc, said resou
 		d.Place(&w, &e)
 		c.saw(&w, &e)
 		if t := e.EventTime(); !t.IsZero() && t.Compare(c.since) < 0 && !t.Time().Before(c.State.ListAt) {
-			c.Chain.Older = true
+			older = true
 		}
 		if resume && w.Pos < k.Count || !c.behind && !c.Chain.Resumed && d.old(&w) {
 			continue
@@ -127,7 +127,11 @@ func (c *ChangeReader) readEntries(ctx context.Context, t *changeDoc, said resou
 	}
 	c.skip(t.uri, t.unlocated())
 	c.Chain.Grew = c.Chain.Grew || resume && k.Count > 0 && d.pos > k.Count
-	d.end(t, said)
+	grows := d.end(t, said)
+	if older && !c.Chain.Resumed {
+		c.Chain.Older = true
+		c.Chain.added = c.Chain.added || grows // a later list does not show whether it begins as it did
+	}
 	return nil
 }
 
@@ -325,8 +329,9 @@ func (d *DocReading) old(w *desired.Resource) bool {
 	return w.Event.Compare(d.Changes.since) < 0 && w.Modified.Compare(d.Changes.since) < 0
 }
 
-// end records what the header of the list states about the list as a whole.
-func (d *DocReading) end(t *changeDoc, said resourcesync.Metadata) {
+// end records what the header of the list states about the list as a whole. It reports whether
+// the list grows, also by what its index states.
+func (d *DocReading) end(t *changeDoc, said resourcesync.Metadata) (grows bool) {
 	c, h, info := &d.Changes.Chain, t.header, d.Info
 	from, until := h.From, h.Until // RS-CHI-10: the list takes precedence
 	stated := !from.IsZero() && !h.FromUnproven
@@ -349,7 +354,7 @@ func (d *DocReading) end(t *changeDoc, said resourcesync.Metadata) {
 		until = said.Until // a package does not grow (RS-CD-06)
 	}
 	d.Changes.last = until
-	grows := until.IsZero() || until.Time().After(time.Now()) // RS-AMB-25
+	grows = until.IsZero() || until.Time().After(time.Now()) // RS-AMB-25
 	c.loose = c.loose || grows
 	c.falling = c.falling || info.Falling
 	info.AllNew = d.Changes.behind || c.Resumed
@@ -380,4 +385,5 @@ func (d *DocReading) end(t *changeDoc, said resourcesync.Metadata) {
 		c.Seen = append(c.Seen, n.seen...)
 	}
 	c.Cursor = saved.Cursor{URI: t.uri, From: saved.Time(h.From), Count: d.pos, Prefix: d.sum()}
+	return grows && (said.Until.IsZero() || said.Until.Time().After(time.Now()))
 }
