@@ -17,6 +17,9 @@ func reconciled(r *setRun) *reconcile.Set {
 	s := &reconcile.Set{Run: reconcileRun(r.session), State: &r.set.Set, Push: r.set.Push, Stage: r.stage, Reader: r.reader, Outages: r.docs.Outages,
 		Stale: r.stale, Outdated: r.outdated, Moved: &r.movedOn, FallBack: r.docs.Replace, ListAt: r.docs.ListAt, Compared: r.docs.Compared, Final: r.final,
 		Reselects: r.reselects(), Reclaims: r.reclaims(), Confirmed: r.confirmed, Results: r.results}
+	if _, again := r.earlier[r.set.Number]; again {
+		s.Run.Resume = true
+	}
 	if r.origin != nil {
 		s.Harvested, s.Stored = true, harvest.StoredBy(harvestOrigin{r.origin})
 		if f, ok := r.origin.(Finder); ok {

@@ -180,3 +180,77 @@ func TestSlowSetDryRun(t *testing.T) {
 		t.Errorf("%v: %+v", err, r)
 	}
 }
+
+// TestSlowSetContinues: the next turn of a slow set continues a resource where the last one
+// ended, if a hash or an ETag shows whether it is still the same.
+func TestSlowSetContinues(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		noHash bool
+		etags  [2]string // in the first turn, and then
+		ranges int       // responses with a part
+	}{
+		"hash":        {false, [2]string{"", ""}, 1},
+		"ETag":        {true, [2]string{`"1"`, `"1"`}, 1},
+		"another":     {true, [2]string{`"1"`, `"2"`}, 0},
+		"weak ETag":   {true, [2]string{`W/"1"`, `W/"1"`}, 0},
+		"no ETag":     {true, [2]string{"", ""}, 0},
+		"ETag is new": {true, [2]string{"", `"1"`}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, style{noChanges: true, noHash: c.noHash})
+			s.withSlowSet("/other")
+			var other atomic.Bool
+			first := strings.Repeat("1", 1<<16)
+			then := first
+			if c.etags[0] != c.etags[1] {
+				then = strings.Repeat("2", 1<<16)
+			}
+			s.put("/slow", then)
+			var parts atomic.Int32
+			s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+				switch r.URL.Path {
+				case "/other":
+					other.Store(true)
+					_, _ = w.Write([]byte("other"))
+					return true
+				case "/slow":
+				default:
+					return false
+				}
+				if other.Load() {
+					w.Header().Set("ETag", c.etags[1])
+					if given := r.Header.Get("If-Range"); r.Header.Get("Range") != "" && (given == "" || given == c.etags[1]) {
+						parts.Add(1)
+					}
+					http.ServeContent(w, r, "", time.Time{}, strings.NewReader(then))
+					return true
+				}
+				w.Header().Set("ETag", c.etags[0])
+				w.Header().Set("Content-Length", "65536")
+				n := len(first) / 2
+				_, _ = w.Write([]byte(first[:n]))
+				for ; r.Context().Err() == nil && n < len(first); time.Sleep(5 * time.Millisecond) {
+					_, _ = w.Write([]byte(first[n : n+1]))
+					_ = http.NewResponseController(w).Flush()
+					n++
+				}
+				return true
+			})
+			m := newMirror(t, s)
+			d := m.destination()
+			d.SetPatience(200 * time.Millisecond)
+			r, err := d.Sync(t.Context(), m.address())
+			if err != nil || len(r.Warnings) == 0 {
+				t.Fatalf("%v: %+v", err, r)
+			}
+			if got := m.files()["slow"]; got != then {
+				t.Errorf("the resource is %.10q…, %d bytes", got, len(got))
+			}
+			if n := parts.Load(); int(n) != c.ranges {
+				t.Errorf("%d responses with a part, want %d", n, c.ranges)
+			}
+		})
+	}
+}

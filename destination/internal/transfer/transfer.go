@@ -14,6 +14,7 @@ import (
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/filetime"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/turns"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -223,11 +224,14 @@ func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
 	return nil
 }
 
-// pickUp continues an unfinished download of an earlier run. It reports whether the
+// pickUp continues an unfinished download of an earlier run or turn. It reports whether the
 // content is complete.
 func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 	store, ok := t.Store.(blob.Resumer)
-	if !ok || !content.HasKnown(t.a.Hashes) { // without a hash nothing proves that the two parts belong together
+	known := content.HasKnown(t.a.Hashes)
+	begun, _ := t.Shared.rests.LoadAndDelete(t.path)
+	missing, _ := begun.(rest)
+	if !ok || !known && (missing.etag == "" || missing.uri != t.request.URI) { // nothing proves that the two parts belong together
 		return false, nil
 	}
 	w, part, err := store.Resume(ctx, t.path)
@@ -240,11 +244,15 @@ func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 		t.drop()
 		return false, ctx.Err()
 	}
-	if t.check() == nil {
+	if !known && t.n == missing.from {
+		t.request.IfRange, t.total = missing.etag, missing.total
+		return false, nil
+	}
+	if known && t.check() == nil {
 		t.at.mirror = false // where it came from is not recorded
 		return true, nil
 	}
-	if t.n == 0 || t.a.Length >= 0 && t.n >= t.a.Length {
+	if !known || t.n == 0 || t.a.Length >= 0 && t.n >= t.a.Length {
 		t.drop()
 	}
 	return false, nil
@@ -402,12 +410,18 @@ func (t *transfer) drop() {
 }
 
 // leave ends a transfer that failed: bytes received before a network failure or an
-// interruption are kept for the next run.
+// interruption are kept for the next run, or without a hash for another turn in this one, in
+// which the ETag shows whether they are still the beginning.
 func (t *transfer) leave(err error) {
 	var wrong *content.Error
 	var local *content.LocalError
 	keeper, ok := t.w.(blob.Keeper)
-	if ok && t.n > 0 && len(t.a.Hashes) > 0 && !errors.As(err, &wrong) && !errors.As(err, &local) && keeper.Keep() == nil {
+	r := &t.request
+	continues := r.IfRange != "" && r.RangeFrom == t.n && !t.at.mirror && errors.Is(err, turns.ErrSlow)
+	if continues && !content.HasKnown(t.a.Hashes) {
+		t.Shared.rests.Store(t.path, rest{r.URI, r.IfRange, t.n, t.total})
+	}
+	if ok && t.n > 0 && (len(t.a.Hashes) > 0 || continues) && !errors.As(err, &wrong) && !errors.As(err, &local) && keeper.Keep() == nil {
 		t.w = nil
 		return
 	}
