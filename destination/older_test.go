@@ -152,6 +152,48 @@ func TestOlderPart(t *testing.T) {
 	}
 }
 
+// TestOlderPartWrittenAgain: a part that has ended is read again once a day, at most, if its
+// index states that it has been written since.
+func TestOlderPartWrittenAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	for _, name := range []string{"a", "b", "c", "d", "late"} {
+		s.replace("/"+name, name)
+	}
+	s.replace("/rs/resourcelist.xml", doc("urlset", `<rs:md capability="resourcelist" at="2024-05-01T00:00:00Z"/>`, `<url><loc>`+s.url("/a")+`</loc></url>`))
+	m := newMirror(t, s)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	sync := func(wantOne int) {
+		t.Helper()
+		s.reset()
+		d := m.destination()
+		d.SetClock(func() time.Time { return now })
+		if r, err := d.Sync(t.Context(), m.address()); err != nil {
+			t.Fatalf("Sync: %v, %q", err, r.Warnings)
+		}
+		if n := s.got("/rs/one"); n != wantOne {
+			t.Errorf("the part that has ended was read %d times, want %d", n, wantOne)
+		}
+		now = now.Add(25 * time.Hour)
+	}
+	written := func(entry, day string) string {
+		return strings.Replace(entry, "</loc>", "</loc><lastmod>2024-05-"+day+"T00:00:00Z</lastmod>", 1)
+	}
+	one := written(s.changePart("one", "01T00", "02T00", "b@01T05"), "02")
+	s.changeParts(one, written(s.changePart("two", "02T00", "", "c@02T05"), "03"))
+	sync(1)
+	s.changeParts(one, written(s.changePart("two", "02T00", "", "c@02T05", "d@02T06"), "04"))
+	sync(0) // only the other one was written
+	one = written(s.changePart("one", "01T00", "02T00", "b@01T05", "late@01T06"), "05")
+	s.changeParts(one, written(s.changePart("two", "02T00", "", "c@02T05", "d@02T06", "d@02T07"), "05"))
+	sync(1)
+	if m.files()["late"] != "late" {
+		t.Errorf("the mirror has %v", m.files())
+	}
+	s.changeParts(one, written(s.changePart("two", "02T00", "", "c@02T05", "d@02T06", "d@02T07", "d@02T08"), "06"))
+	sync(0)
+}
+
 // TestOlderThanList: changes from before the list are not applied again: they could undo what
 // it states.
 func TestOlderThanList(t *testing.T) {

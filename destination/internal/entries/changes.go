@@ -339,9 +339,13 @@ func (c *ChangeReader) done(p *resourcesync.Entry) bool {
 const printBytes = 6
 
 // partPrint returns a short hash of the name and the times of a part that ends at until; zero:
-// it grows.
+// it grows. One that has ended is another one when it has been written again.
 func partPrint(p *resourcesync.Entry, until resourcesync.Datetime) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %v %v", p.Loc, p.From, until))
+	var written resourcesync.Datetime
+	if !until.IsZero() {
+		written = p.Lastmod
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %v %v %v", p.Loc, p.From, until, written))
 	return string(sum[:printBytes])
 }
 
