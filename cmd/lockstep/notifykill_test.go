@@ -35,6 +35,10 @@ func newHarshHub(t *testing.T) *harshHub {
 }
 
 func (h *harshHub) take(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet && r.Header.Get("Link") == "" { // by which a Source that starts checks that there is a hub
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the Source was killed
