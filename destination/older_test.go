@@ -109,14 +109,11 @@ func TestOlderPart(t *testing.T) {
 			write, index := s.changePart, s.changeParts
 			s.replace("/rs/resourcelist.xml", doc("urlset", `<rs:md capability="resourcelist" at="2024-05-01T00:00:00Z"/>`, `<url><loc>`+s.url("/a")+`</loc></url>`))
 			m := newMirror(t, s)
-			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			daily := m.daily()
 			sync := func(lists int) {
 				t.Helper()
-				s.reset()
-				d := m.destination()
-				d.SetClock(func() time.Time { return now })
-				if r, err := d.Sync(t.Context(), m.address()); err != nil || lists >= 0 && r.Mode == destination.ModeBaseline {
-					t.Fatalf("Sync: mode %s, %v, %q", r.Mode, err, r.Warnings)
+				if r := daily(); lists >= 0 && r.Mode == destination.ModeBaseline {
+					t.Fatalf("Sync: mode %s, %q", r.Mode, r.Warnings)
 				}
 				read := 0
 				for _, name := range []string{"one", "two", "three", "four"} {
@@ -125,7 +122,6 @@ func TestOlderPart(t *testing.T) {
 				if lists >= 0 && read != lists {
 					t.Errorf("%d parts were read, want %d", read, lists)
 				}
-				now = now.Add(25 * time.Hour)
 			}
 			one, two := write("one", "01T00", "02T00", "b@01T05"), write("two", "02T00", "", "c@02T05")
 			index(one, two)
@@ -162,19 +158,13 @@ func TestOlderPartWrittenAgain(t *testing.T) {
 	}
 	s.replace("/rs/resourcelist.xml", doc("urlset", `<rs:md capability="resourcelist" at="2024-05-01T00:00:00Z"/>`, `<url><loc>`+s.url("/a")+`</loc></url>`))
 	m := newMirror(t, s)
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	daily := m.daily()
 	sync := func(wantOne int) {
 		t.Helper()
-		s.reset()
-		d := m.destination()
-		d.SetClock(func() time.Time { return now })
-		if r, err := d.Sync(t.Context(), m.address()); err != nil {
-			t.Fatalf("Sync: %v, %q", err, r.Warnings)
-		}
+		daily()
 		if n := s.got("/rs/one"); n != wantOne {
 			t.Errorf("the part that has ended was read %d times, want %d", n, wantOne)
 		}
-		now = now.Add(25 * time.Hour)
 	}
 	written := func(entry, day string) string {
 		return strings.Replace(entry, "</loc>", "</loc><lastmod>2024-05-"+day+"T00:00:00Z</lastmod>", 1)
@@ -215,17 +205,7 @@ func TestOlderThanList(t *testing.T) {
 		s.replace("/rs/changelist.xml", doc("urlset", fmt.Sprintf(`<rs:md capability="changelist" from="2024-05-%02dT00:00:00Z"/>`, first), b.String()))
 	}
 	m := newMirror(t, s)
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	sync := func() {
-		t.Helper()
-		s.reset()
-		d := m.destination()
-		d.SetClock(func() time.Time { return now })
-		if r, err := d.Sync(t.Context(), m.address()); err != nil {
-			t.Fatalf("Sync: %v, %q", err, r.Warnings)
-		}
-		now = now.Add(25 * time.Hour)
-	}
+	sync := m.daily()
 	list(5, "b", "c") // and x was deleted
 	write(3)
 	sync()
@@ -233,6 +213,23 @@ func TestOlderThanList(t *testing.T) {
 	sync()
 	if n := s.got("/x"); n != 0 || m.files()["x"] != "" {
 		t.Errorf("%d requests for a resource that the list does not name", n)
+	}
+}
+
+// daily returns a function that syncs m, each time 25 hours later.
+func (m *mirror) daily() func() destination.Report {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	return func() destination.Report {
+		m.t.Helper()
+		m.site.reset()
+		d := m.destination()
+		d.SetClock(func() time.Time { return now })
+		r, err := d.Sync(m.t.Context(), m.address())
+		if err != nil {
+			m.t.Fatalf("Sync: %v, %q", err, r.Warnings)
+		}
+		now = now.Add(25 * time.Hour)
+		return r
 	}
 }
 
@@ -270,17 +267,7 @@ func TestOlderBeside(t *testing.T) {
 			}
 			s.replace("/rs/resourcelist.xml", doc("urlset", `<rs:md capability="resourcelist" at="2024-05-01T00:00:00Z"/>`, `<url><loc>`+s.url("/a")+`</loc></url>`))
 			m := newMirror(t, s)
-			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			sync := func() {
-				t.Helper()
-				s.reset()
-				d := m.destination()
-				d.SetClock(func() time.Time { return now })
-				if r, err := d.Sync(t.Context(), m.address()); err != nil {
-					t.Fatalf("Sync: %v, %q", err, r.Warnings)
-				}
-				now = now.Add(25 * time.Hour)
-			}
+			sync := m.daily()
 			s.changeParts(s.changePart("one", "01T00", "", "b@01T05"), s.changePart("two", "02T00", "", "c@02T05"))
 			sync()
 			s.changePart("one", "01T00", "", "b@01T05", "late@02T03")

@@ -47,6 +47,23 @@ func fetchMany(t *testing.T, c *fetch.Client, n int) (came int64, last error) {
 	return good.Load(), last
 }
 
+// recovers checks that documents of a host whose resources were given up are still read, and
+// that its resources are requested again when it is well.
+func recovers(t *testing.T, c *fetch.Client, well *atomic.Bool) {
+	t.Helper()
+	if text, err := get(t.Context(), c, fetch.Request{URI: "/document", Document: true}); err != nil || text != "whole" {
+		t.Errorf("a document: %q, %v; want it in spite of the resources", text, err)
+	}
+	well.Store(true)
+	time.Sleep(2 * fetch.GiveUpAfter)
+	if came, last := fetchMany(t, c, 1); came != 1 {
+		t.Errorf("when the host is well again: %v", last)
+	}
+	if came, last := fetchMany(t, c, 100); came != 100 {
+		t.Errorf("when a body came: %d came, %v", came, last)
+	}
+}
+
 func TestAHostThatBreaksOffEveryBodyCostsABoundedNumberOfRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,17 +84,7 @@ func TestAHostThatBreaksOffEveryBodyCostsABoundedNumberOfRequests(t *testing.T) 
 		if !ok || !fetch.Passing(last) || !strings.Contains(last.Error(), "it breaks off every body: body ended early") {
 			t.Errorf("the last failed with %v (%v), want a HostError with the cause", last, down)
 		}
-		if text, err := get(t.Context(), c, fetch.Request{URI: "/document", Document: true}); err != nil || text != "whole" {
-			t.Errorf("a document: %q, %v; want it in spite of the resources", text, err)
-		}
-		well.Store(true)
-		time.Sleep(2 * fetch.GiveUpAfter)
-		if came, last := fetchMany(t, c, 1); came != 1 {
-			t.Errorf("when the host is well again: %v", last)
-		}
-		if came, last := fetchMany(t, c, 100); came != 100 {
-			t.Errorf("when a body came: %d came, %v", came, last)
-		}
+		recovers(t, c, &well)
 	})
 }
 
@@ -121,17 +128,7 @@ func TestAHostWithoutAnyResourceIsGivenUp(t *testing.T) {
 				if _, ok := errors.AsType[*fetch.HostError](last); !ok || !fetch.Passing(last) || !strings.Contains(last.Error(), tt.want) {
 					t.Errorf("the last failed with %v, want a HostError with %q", last, tt.want)
 				}
-				if text, err := get(t.Context(), c, fetch.Request{URI: "/document", Document: true}); err != nil || text != "whole" {
-					t.Errorf("a document: %q, %v; want it in spite of the resources", text, err)
-				}
-				well.Store(true)
-				time.Sleep(2 * fetch.GiveUpAfter)
-				if came, last := fetchMany(t, c, 1); came != 1 {
-					t.Errorf("when the host is well again: %v", last)
-				}
-				if came, last := fetchMany(t, c, 100); came != 100 {
-					t.Errorf("when a body came: %d came, %v", came, last)
-				}
+				recovers(t, c, &well)
 			})
 		})
 	}
