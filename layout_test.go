@@ -310,6 +310,7 @@ var rooms = []room{
 	{"cmd/lockstep/internal/term", "cmd/lockstep/internal/logfile destination internal/fetch/shown", "github.com/spf13/pflag golang.org/x/term"},
 	{"cmd/lockstep/internal/release", "", ""},
 	{"cmd/lockstep/internal/sdnotify", "", ""},
+	{"cmd/lockstep/internal/hangup", "", ""},
 	{"cmd/lockstep/internal/help", "", "github.com/spf13/cobra github.com/spf13/pflag"},
 	{"cmd/lockstep/internal/manual", "cmd/lockstep/internal/help", "github.com/spf13/cobra github.com/spf13/pflag"},
 	{"cmd/lockstep/internal/completion", "cmd/lockstep/internal/help", "github.com/spf13/cobra github.com/spf13/pflag"},

@@ -8,6 +8,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/following"
+	"lockstep/cmd/lockstep/internal/hangup"
 	"lockstep/cmd/lockstep/internal/mirrors"
 	"lockstep/cmd/lockstep/internal/syncing"
 	"lockstep/cmd/lockstep/internal/term"
@@ -15,7 +16,7 @@ import (
 	"lockstep/internal/garbage"
 )
 
-func newFollow(io term.IO, out *term.Options, signals hangups) *cobra.Command {
+func newFollow(io term.IO, out *term.Options, signals hangup.Signals) *cobra.Command {
 	o, many := &following.Flags{Sync: syncing.Flags{Out: out}}, &mirrors.Flags{}
 	cmd := &cobra.Command{
 		Use:   "follow SOURCE DEST [flags]",
@@ -65,7 +66,7 @@ does nothing else: exit code 1 if one could not be ended.`,
 					return mirrors.Follow(ctx, many, o, cmd.Flags(), args, io, signals)
 				})
 			}
-			signals.release()
+			signals.Release()
 			o.Sync.Source, o.Sync.Dest = args[0], args[1]
 			if o.Unsubscribe {
 				return following.Unsubscribe(cmd.Context(), o, io)

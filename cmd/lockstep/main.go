@@ -24,6 +24,7 @@ import (
 	"lockstep/cmd/lockstep/internal/auditing"
 	"lockstep/cmd/lockstep/internal/completion"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hangup"
 	"lockstep/cmd/lockstep/internal/health"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/report"
@@ -55,7 +56,7 @@ const sameSignal = 300 * time.Millisecond
 
 // run executes one command line and returns the exit code.
 func run(args []string, io term.IO) int {
-	signals := receiveHangups()
+	signals := hangup.Receive()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	io = io.Safe()
@@ -190,7 +191,7 @@ func exitCode(err error) int {
 }
 
 // newRoot returns the command tree; serve and follow get the SIGHUP signals.
-func newRoot(io term.IO, signals hangups) *cobra.Command {
+func newRoot(io term.IO, signals hangup.Signals) *cobra.Command {
 	out, version := &term.Options{}, false
 	root := &cobra.Command{
 		Use:   "lockstep",
@@ -248,7 +249,7 @@ See all of it in a few seconds:  lockstep demo`,
 			return err
 		}
 		if cmd != serve && cmd != follow { // these decide for themselves
-			signals.release()
+			signals.Release()
 		}
 		config.WarnOfUnknown(root, io.Environ, io.Errorf)
 		// net/http reports mistakes of peers to the standard logger

@@ -5,61 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hangup"
 	"lockstep/cmd/lockstep/internal/site"
 	"lockstep/cmd/lockstep/internal/sourcereport"
 	"lockstep/cmd/lockstep/internal/term"
 )
-
-// hangups are the SIGHUP signals to the process, from its start on: serve may be asked to
-// read its configuration file again before it knows that it has one.
-type hangups chan os.Signal
-
-// receiveHangups has SIGHUP not end the process until release is called.
-func receiveHangups() hangups {
-	h := make(hangups, 1) // one that comes meanwhile is about the same file
-	signal.Notify(h, syscall.SIGHUP)
-	return h
-}
-
-// release has SIGHUP end the process, as usual, also if it has been sent already.
-func (h hangups) release() {
-	signal.Stop(h)
-	select {
-	case <-h:
-		if self, err := os.FindProcess(os.Getpid()); err == nil {
-			_ = self.Signal(syscall.SIGHUP) // where there is no such signal, none was received
-		}
-	default:
-	}
-}
 
 // asService runs a command that works until it is stopped: SIGTERM is how that is done, and
 // after SIGHUP its log file may be another one. Its log has the time of each record.
 func asService(ctx context.Context, out *term.Options, io term.IO, run func(context.Context) error) error {
 	out.Service = true
 	if out.LogFile != nil {
-		hangups := make(chan os.Signal, 1)
-		signal.Notify(hangups, syscall.SIGHUP)
-		defer signal.Stop(hangups)
-		done := make(chan struct{})
-		defer close(done)
-		go func() {
-			for {
-				select {
-				case <-hangups:
-					out.LogFile.Reopen()
-				case <-done:
-					return
-				}
-			}
-		}()
+		defer hangup.Each(out.LogFile.Reopen)()
 	}
 	return term.EndOfService(ctx, run(ctx), out.Logger(io))
 }

@@ -12,6 +12,7 @@ import (
 	"lockstep/cmd/lockstep/internal/alert"
 	"lockstep/cmd/lockstep/internal/certificate"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hangup"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/mirror"
@@ -40,7 +41,7 @@ type serveOptions struct {
 	alerts alert.Flags
 }
 
-func newServe(io term.IO, out *term.Options, signals hangups) *cobra.Command {
+func newServe(io term.IO, out *term.Options, signals hangup.Signals) *cobra.Command {
 	o := &serveOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "serve [DIR] [flags]",
@@ -67,7 +68,7 @@ The line "ready: URL" on stdout says that everything is served.`,
 				return err
 			}
 			if o.ConfigFile() == "" {
-				signals.release()
+				signals.Release()
 			}
 			return asService(cmd.Context(), out, io, func(ctx context.Context) error {
 				return mirror.ExplainAddress(runServe(ctx, o, io, signals, func() ([]config.Set, error) {
@@ -116,7 +117,7 @@ func (o *serveOptions) keepVersions() {
 
 // runServe serves until ctx ends. At each of the signals reread reads the sets of the
 // configuration file again.
-func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangups, reread func() ([]config.Set, error)) error {
+func runServe(ctx context.Context, o *serveOptions, io term.IO, signals hangup.Signals, reread func() ([]config.Set, error)) error {
 	so := o.Site("serve", o.out, io)
 	if so.HasSeveralUpstreams() {
 		garbage.TuneUpstreams()

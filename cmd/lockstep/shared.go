@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 
+	"lockstep/cmd/lockstep/internal/hangup"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/sdnotify"
 	"lockstep/cmd/lockstep/internal/sharedserve"
@@ -13,7 +14,7 @@ import (
 
 // runShared serves at l until ctx ends, as one of several processes. stopStarting ends the
 // answers to clients of a process that starts.
-func (o *serveOptions) runShared(ctx context.Context, l net.Listener, run sharedserve.Options, stopStarting func(), signals hangups) error {
+func (o *serveOptions) runShared(ctx context.Context, l net.Listener, run sharedserve.Options, stopStarting func(), signals hangup.Signals) error {
 	io := run.Report.IO
 	go refuseReloads(ctx, signals, io)
 	run.Address, run.Watch = o.sharing.Address(l), o.Watching()
@@ -47,7 +48,7 @@ func (o *serveOptions) announceStandby(s *site.Site, publisher string, io term.I
 }
 
 // refuseReloads answers requests to read the configuration file again, until ctx ends.
-func refuseReloads(ctx context.Context, signals hangups, io term.IO) {
+func refuseReloads(ctx context.Context, signals hangup.Signals, io term.IO) {
 	for {
 		select {
 		case <-ctx.Done():
