@@ -48,7 +48,7 @@ func BenchmarkGrowth(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					now := growth(b, engine, n)
+					now := medianGrowth(b, engine, n)
 					for _, name := range slices.Sorted(maps.Keys(now)) {
 						fmt.Printf("%-8s %10d  %-34s %12.3f%s%s\n", engine, n, name, now[name], timesBefore(before, now, name), model.compare(name, n, now[name]))
 						b.ReportMetric(now[name], name+"@"+text)
@@ -163,6 +163,26 @@ func (g *grownCollection) change(round, count int, clustered bool) (changed []in
 		g.versions[i] = round
 	}
 	return changed
+}
+
+// growthRepeats is how often what a few million resources cost is measured, at most.
+const growthRepeats = 5
+
+// medianGrowth returns the medians of what each step costs at a size: one measurement of a short step says
+// little about a size that is ten times larger.
+func medianGrowth(b *testing.B, engine string, n int) map[string]float64 {
+	b.Helper()
+	all := map[string][]float64{}
+	for range max(1, min(growthRepeats, 3_000_000/n)) {
+		for name, cost := range growth(b, engine, n) {
+			all[name] = append(all[name], cost)
+		}
+	}
+	costs := map[string]float64{}
+	for name, measured := range all {
+		costs[name] = median(measured)
+	}
+	return costs
 }
 
 // growth returns what each step costs at a size, by its name.
