@@ -5,11 +5,13 @@ import (
 	"encoding/hex"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,17 +67,7 @@ func TestKillAggregator(t *testing.T) {
 	if diff != "" {
 		t.Fatalf("%s\n%s%s", diff, p.out, p.stderr)
 	}
-	list, err := get(p.address + "resourcesync/main/resourcelist.xml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, body := range src.contents() {
-		sum := sha256.Sum256([]byte(body))
-		via := fmt.Sprintf(`<rs:ln rel="via" href="%s/%s" hash="sha-256:%s" length="%d"/>`, src.URL, path, hex.EncodeToString(sum[:]), len(body))
-		if !strings.Contains(list, via) {
-			t.Fatalf("%s: no %s in\n%s", path, via, list)
-		}
-	}
+	waitForVia(t, src, p.address, []string{"main"}, 1, 1)
 	before := src.requests()
 	if code, err := p.end(os.Interrupt); code != exitInterrupted {
 		t.Fatalf("exit code %d, %v", code, err)
@@ -243,7 +235,6 @@ func convergeAggregators(t *testing.T) {
 // checkVia checks the via links of all resources.
 func (a *aggregating) checkVia(src *liveSource, ways []way, chain bool) {
 	a.t.Helper()
-	var list string
 	sets := map[string]bool{}
 	hops := 0
 	for _, w := range ways {
@@ -255,21 +246,38 @@ func (a *aggregating) checkVia(src *liveSource, ways []way, chain bool) {
 			hops++
 		}
 	}
-	for set := range sets {
-		text, err := get(a.address + "resourcesync/" + set + "/resourcelist.xml")
-		if err != nil {
-			a.t.Fatal(err)
+	waitForVia(a.t, src, a.address, slices.Sorted(maps.Keys(sets)), len(ways), hops)
+}
+
+// waitForVia waits until the Resource Lists of sets have each resource of src as often as stated, with its first
+// via link to src, and so many via links of each in all. A list may be a second older than the changes.
+func waitForVia(t *testing.T, src *liveSource, address string, sets []string, each, all int) {
+	t.Helper()
+	for deadline := time.Now().Add(readyLimit); ; time.Sleep(50 * time.Millisecond) {
+		list, wrong := "", ""
+		for _, set := range sets {
+			text, err := get(address + "resourcesync/" + set + "/resourcelist.xml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			list += text
 		}
-		list += text
-	}
-	for path, body := range src.contents() {
-		sum := sha256.Sum256([]byte(body))
-		via := fmt.Sprintf(`/><rs:ln rel="via" href="%s/%s" hash="sha-256:%s" length="%d"/>`, src.URL, path, hex.EncodeToString(sum[:]), len(body))
-		if n := strings.Count(list, via); n != len(ways) {
-			a.t.Fatalf("%s: %d times %s, want %d, in\n%s", path, n, via, len(ways), list)
+		contents := src.contents()
+		for path, body := range contents {
+			sum := sha256.Sum256([]byte(body))
+			via := fmt.Sprintf(`/><rs:ln rel="via" href="%s/%s" hash="sha-256:%s" length="%d"/>`, src.URL, path, hex.EncodeToString(sum[:]), len(body))
+			if n := strings.Count(list, via); n != each {
+				wrong = fmt.Sprintf("%s: %d times %s, want %d", path, n, via, each)
+			}
 		}
-	}
-	if n, want := strings.Count(list, `rel="via"`), hops*len(src.contents()); n != want {
-		a.t.Errorf("%d via links, want %d", n, want)
+		if n, want := strings.Count(list, `rel="via"`), all*len(contents); wrong == "" && n != want {
+			wrong = fmt.Sprintf("%d via links, want %d", n, want)
+		}
+		switch {
+		case wrong == "":
+			return
+		case time.Now().After(deadline):
+			t.Fatalf("%s, in\n%s", wrong, list)
+		}
 	}
 }
