@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"iter"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -177,4 +178,28 @@ func TestRequestAtAnotherHubAfterAnError(t *testing.T) {
 	wantStatus(t, one.post(t, "hub.mode", "subscribe", "hub.topic", p.url, "hub.callback", sub.url), 202)
 	eventually(t, "the error", weak.failed)
 	eventually(t, "the subscription", func() bool { return len(one.subscriptions(t)) == 1 })
+}
+
+// TestPublishedDuringVerification: what is published after a callback was asked is delivered to it once it has
+// confirmed, whichever hub asks it.
+func TestPublishedDuringVerification(t *testing.T) {
+	t.Parallel()
+	mem := newMarked()
+	one := start(t, half{marked: mem, digests: new(digests)}, nil)
+	two := start(t, half{marked: mem, digests: new(digests), odd: true}, func(o *hub.Options) { o.PublicURL = one.url })
+	alone := start(t, hubstore.NewMem(), nil)
+	for i := range 12 {
+		asked, publisher := []*site{one, alone}[i%2], []*site{two, alone}[i%2]
+		topic := fmt.Sprint(topicA, "/", i)
+		sub := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				publisher.publish(t, topic, "text/plain", topic)
+			}
+			echo(w, r)
+		})
+		wantStatus(t, asked.post(t, "hub.mode", "subscribe", "hub.topic", topic, "hub.callback", sub.url), 202)
+		if got := string(sub.nextTaken(t).body); got != topic {
+			t.Errorf("got %q, want %q", got, topic)
+		}
+	}
 }

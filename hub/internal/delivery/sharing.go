@@ -377,14 +377,14 @@ func (x *Sharing) Subscribed(topic string) bool {
 	return x.sharer != nil || x.registry.subscribed(topic)
 }
 
-// Newest returns the number of the newest message of a topic. If other hubs may
-// have accepted messages that this one does not know yet, it returns -1.
-func (x *Sharing) Newest(topic string) int64 {
-	if x.sharer != nil {
-		return -1
+// Newest returns the number of the newest message of a topic, by whichever hub it was
+// accepted; 0 if there is none.
+func (x *Sharing) Newest(ctx context.Context, topic string) (int64, error) {
+	if err := x.news(ctx); err != nil {
+		return 0, err
 	}
 	t, _ := x.registry.state(topic)
-	return t.Last // 0, if there is none
+	return t.Last, nil
 }
 
 // listen reads from the store what other hubs have changed. After an error it continues

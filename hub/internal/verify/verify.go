@@ -79,8 +79,8 @@ type Shards interface {
 	Save(ctx context.Context, c hubstore.Changes) error
 	// Subscribed reports whether a topic has subscribers, or may have some.
 	Subscribed(topic string) bool
-	// Newest returns the number of the newest message of a topic; negative: unknown.
-	Newest(topic string) int64
+	// Newest returns the number of the newest message of a topic; 0 if there is none.
+	Newest(ctx context.Context, topic string) (int64, error)
 }
 
 // Options are what a [Verifier] needs.
@@ -262,7 +262,7 @@ func (v *Verifier) Run(ctx context.Context) {
 // A verdict is the result of asking a callback, or of asking a topic without success.
 type verdict struct {
 	sent   time.Time // the lease runs from here (WS-L-02)
-	since  int64     // number of the topic's newest message at that time; negative: unknown
+	since  int64     // number of the topic's newest message at that time
 	err    error     // nil: confirmed
 	again  bool      // it may be retried
 	reason string    // the reason to deny the request with; empty: no denial
@@ -373,7 +373,11 @@ func (v *Verifier) verify(ctx context.Context, p *pending) *verdict {
 	if p.VerifyToken != "" {
 		added.Set("hub.verify_token", p.VerifyToken) // WS-OLD-01
 	}
-	o := &verdict{sent: v.now(), since: v.o.Shards.Newest(p.Topic)}
+	since, err := v.o.Shards.Newest(ctx, p.Topic)
+	if err != nil {
+		return &verdict{err: err, again: true}
+	}
+	o := &verdict{sent: v.now(), since: since}
 	body, err := v.caller.get(ctx, websub.VerificationURL(p.Callback, added), len(challenge)+1)
 	switch status := (*statusError)(nil); {
 	case err == nil && string(body) == challenge: // WS-I-04: exactly those bytes
