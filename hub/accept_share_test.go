@@ -64,7 +64,17 @@ func (x *marked) News(ctx context.Context, mark int64) (map[string]int64, int64,
 // An unsteady store that hubs share fails once, when it is to.
 type unsteady struct {
 	sharedStore
-	next atomic.Pointer[string] // what fails; nil: nothing
+	next     atomic.Pointer[string] // what fails; nil: nothing
+	silent   atomic.Bool            // News fails
+	failures atomic.Int64           // calls of News that did
+}
+
+func (x *unsteady) News(ctx context.Context, mark int64) (map[string]int64, int64, error) {
+	if x.silent.Load() {
+		x.failures.Add(1)
+		return nil, 0, errCut
+	}
+	return x.sharedStore.News(ctx, mark)
 }
 
 type sharedStore interface {
@@ -202,4 +212,22 @@ func TestPublishedDuringVerification(t *testing.T) {
 			t.Errorf("got %q, want %q", got, topic)
 		}
 	}
+}
+
+// TestVerifiedOnceTheStoreAnswers: a request is verified as soon as the store can be read again, however often it
+// could not be.
+func TestVerifiedOnceTheStoreAnswers(t *testing.T) {
+	t.Parallel()
+	store := &unsteady{sharedStore: &member{shared: newShared()}}
+	s := start(t, store, nil)
+	s.VerifyWaits(time.Millisecond, time.Millisecond, time.Millisecond)
+	sub := subscribe(t, nil)
+	store.silent.Store(true)
+	wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", sub.url), 202)
+	before := store.failures.Load()
+	eventually(t, "ten failures", func() bool { return store.failures.Load() >= before+10 })
+	sub.quiet(t)
+	store.silent.Store(false)
+	sub.nextAsked(t)
+	eventually(t, "the subscription", func() bool { return len(s.subscriptions(t)) == 1 })
 }

@@ -265,6 +265,7 @@ type verdict struct {
 	since  int64     // number of the topic's newest message at that time
 	err    error     // nil: confirmed
 	again  bool      // it may be retried
+	unread bool      // the store could not be read, so the callback was not asked
 	reason string    // the reason to deny the request with; empty: no denial
 }
 
@@ -311,7 +312,7 @@ func (v *Verifier) conclude(ctx context.Context, key hubstore.Key, a *ask, p *pe
 		done, err = v.write(ctx, a, p, o, superseded)
 	}
 	if err != nil {
-		v.o.Logger.ErrorContext(ctx, "outcome of a verification not saved", slog.String("err", err.Error()))
+		v.o.Logger.ErrorContext(ctx, "a verification is put off, as the store fails", slog.String("err", err.Error()))
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -348,6 +349,9 @@ func (v *Verifier) write(ctx context.Context, a *ask, p *pending, o verdict, sup
 		return false, err
 	case superseded:
 		return true, nil
+	case o.unread: // which is no attempt
+		p.Next = v.now().Add(v.waits[0])
+		return false, o.err
 	case o.again && p.Attempts < len(v.waits):
 		p.Next = v.now().Add(timing.Jitter(v.waits[p.Attempts]))
 		p.Attempts++
@@ -375,7 +379,7 @@ func (v *Verifier) verify(ctx context.Context, p *pending) *verdict {
 	}
 	since, err := v.o.Shards.Newest(ctx, p.Topic)
 	if err != nil {
-		return &verdict{err: err, again: true}
+		return &verdict{err: err, unread: true}
 	}
 	o := &verdict{sent: v.now(), since: since}
 	body, err := v.caller.get(ctx, websub.VerificationURL(p.Callback, added), len(challenge)+1)
