@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -70,6 +71,7 @@ func (db *DB) Own(ctx context.Context, o OwnOptions) (*Owner, error) {
 		return nil, fmt.Errorf("own database %s: %w", db.name, dialect{}.Explain(err))
 	}
 	owner := newOwner(conn, t, o)
+	owner.checks = pool(db.config)
 	db.owner.Store(owner)
 	go owner.keep()
 	return owner, nil
@@ -174,6 +176,32 @@ const (
 		WHERE token = $1 AND (until <= ` + microseconds + ` OR CAST($4 AS BYTEA) <> '' AND instance = $4) RETURNING token, since`
 )
 
+// timeline is a number that changes when a standby becomes the primary server, which may lack the
+// latest transactions. Some services have no such function.
+const timeline = `left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)`
+
+// readTimeline returns the timeline, or an empty string if the server states none.
+func readTimeline(ctx context.Context, conn *sql.DB) (line string, err error) {
+	err = conn.QueryRowContext(ctx, `SELECT `+timeline, oneTrip).Scan(&line)
+	if _, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return "", nil
+	}
+	if _, ferr := strconv.ParseUint(line, 16, 32); err == nil && ferr != nil {
+		return "", nil
+	}
+	return line, err
+}
+
+// mine is the condition that the row is that of this owner, with the parameters $1 (token) and $2
+// (since), and that the server is the one that it was when the tenure began.
+func (t tenure) mine() string {
+	const row = ` WHERE token = $1 AND since = $2`
+	if t.line == "" {
+		return row
+	}
+	return row + ` AND ` + timeline + ` = '` + t.line + `'`
+}
+
 // oneTrip has the driver prepare nothing, so that the server is asked once for a statement.
 const oneTrip = pgx.QueryExecModeExec
 
@@ -181,6 +209,7 @@ const oneTrip = pgx.QueryExecModeExec
 type tenure struct {
 	token int64
 	since int64         // tells apart owners with one token: a server may lose its last transactions, and give it twice
+	line  string        // timeline of the server; empty: it states none
 	sent  time.Time     // monotonic clock: the lease begins after this
 	lease time.Duration // from then on
 }
@@ -197,7 +226,11 @@ func take(ctx context.Context, conn *sql.DB, o OwnOptions, end time.Time) (tenur
 	patience := max(time.Until(end), o.Lease)
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	t := tenure{sent: time.Now(), lease: o.Lease}
+	line, err := readTimeline(ctx, conn)
+	if err != nil {
+		return tenure{}, fmt.Errorf("read the timeline of the server: %w", err)
+	}
+	t := tenure{line: line, sent: time.Now(), lease: o.Lease}
 	// It waits for the write transactions under way, which have a lock of the row, and compares
 	// again what is there then: the owner may have renewed its lease, or another process been faster.
 	err = conn.QueryRowContext(within, takeLease, oneTrip, present.token, []byte(o.Name), o.Lease.Microseconds(), []byte(o.Instance)).Scan(&t.token, &t.since)
@@ -221,9 +254,10 @@ func take(ctx context.Context, conn *sql.DB, o OwnOptions, end time.Time) (tenur
 	return tenure{}, fmt.Errorf("a transaction of the last owner has not ended after %v, or the server answers too slowly: %w", patience.Round(time.Millisecond), present.owned())
 }
 
-// prolong has the lease of an owner begin again.
+// prolong has the lease of an owner begin again. It never ends earlier than before: the owner, which
+// may not receive the answer, would count on the later end.
 func prolong(ctx context.Context, conn *sql.DB, t tenure) error {
-	const query = `UPDATE lease SET until = ` + microseconds + ` + $3 WHERE token = $1 AND since = $2`
+	query := `UPDATE lease SET until = GREATEST(until, ` + microseconds + ` + $3)` + t.mine()
 	result, err := conn.ExecContext(ctx, query, oneTrip, t.token, t.since, t.lease.Microseconds())
 	if err != nil {
 		return err
@@ -231,7 +265,21 @@ func prolong(ctx context.Context, conn *sql.DB, t tenure) error {
 	if n, err := result.RowsAffected(); err != nil || n > 0 {
 		return err
 	}
-	return successor(conn.QueryRowContext(ctx, readLease, oneTrip))
+	return t.ended(conn.QueryRowContext(ctx, readLease, oneTrip))
+}
+
+// ended returns the error of an owner whose row is not found any more.
+func (t tenure) ended(lease *sql.Row) error {
+	present, err := scanLease(lease)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("%w: its table lease was emptied", ErrLost)
+	case err != nil:
+		return err
+	case present.token == t.token && present.since == t.since:
+		return fmt.Errorf("%w: %w", ErrLost, ErrPromoted)
+	}
+	return fmt.Errorf("%w: %w", ErrLost, present.owned())
 }
 
 // A leaseRow is the row of the table.

@@ -17,9 +17,14 @@ import (
 // may: the lease was not renewed, or the owner was closed.
 var ErrLost = errors.New("this process no longer owns the database")
 
+// ErrPromoted is the reason if a standby has become the server of the database since this process
+// began to own it: what this process remembers of the database may not be in it.
+var ErrPromoted = errors.New("a standby has taken over as its server, which may lack the latest changes")
+
 // An Owner is the ownership of a database by this process. It renews its lease until it is closed.
 type Owner struct {
 	conn   *sql.DB // a connection of its own
+	checks *sql.DB // for Check: renewals do not wait for it
 	tenure tenure  // as it began
 	least  time.Duration
 	lease  atomic.Int64 // present one, a [time.Duration]
@@ -87,12 +92,16 @@ func (o *Owner) Check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.present())
 	defer cancel()
-	present, err := scanLease(o.conn.QueryRowContext(ctx, readLease, oneTrip))
+	t := o.tenure
+	var found int
+	err := o.checks.QueryRowContext(ctx, `SELECT 1 FROM lease`+t.mine(), oneTrip, t.token, t.since).Scan(&found)
+	if errors.Is(err, sql.ErrNoRows) {
+		if err = t.ended(o.checks.QueryRowContext(ctx, readLease, oneTrip)); errors.Is(err, ErrLost) {
+			return o.lose(err)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("check that the database belongs to this process: %w", dialect{}.Explain(err))
-	}
-	if present.token != o.tenure.token || present.since != o.tenure.since {
-		return o.lose(fmt.Errorf("%w: %w", ErrLost, present.owned()))
 	}
 	return nil
 }
@@ -118,14 +127,14 @@ func (o *Owner) release() error {
 	<-o.kept // a renewal under way would prolong the lease after its end
 	var err error
 	if o.Err() == nil {
-		const end = `UPDATE lease SET until = ` + microseconds + ` WHERE token = $1 AND since = $2`
+		end := `UPDATE lease SET until = ` + microseconds + o.tenure.mine()
 		ctx, cancel := context.WithTimeout(context.Background(), o.present())
 		defer cancel()
 		if _, err = o.conn.ExecContext(ctx, end, oneTrip, o.tenure.token, o.tenure.since); err != nil {
 			err = fmt.Errorf("give back the database, which is free in %v: %w", o.present(), err)
 		}
 	}
-	return errors.Join(err, o.conn.Close())
+	return errors.Join(err, o.conn.Close(), o.checks.Close())
 }
 
 // retries is how often a renewal that has failed is tried again in the time of a lease.
@@ -199,18 +208,6 @@ func (o *Owner) renew(lease, timeout time.Duration) error {
 	return prolong(ctx, o.conn, t)
 }
 
-// successor returns the error of an owner whose token is not that of the lease.
-func successor(lease *sql.Row) error {
-	present, err := scanLease(lease)
-	if errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("%w: its table lease was emptied", ErrLost)
-	}
-	if err != nil {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrLost, present.owned())
-}
-
 // fence lets a write transaction begin only if the database belongs to this process.
 // The lock that it takes makes a takeover wait for the end of the transaction. If a
 // takeover has the row, fence waits, and then finds another token (read committed), or
@@ -226,14 +223,14 @@ func (o *Owner) fence(ctx context.Context, tx *sql.Tx) error {
 		return o.Err()
 	default:
 	}
-	const check = `SELECT set_config('idle_in_transaction_session_timeout', CAST(CAST($3 AS BIGINT) AS TEXT), true)
-		FROM lease WHERE token = $1 AND since = $2 FOR KEY SHARE`
+	t := o.tenure
+	check := `SELECT set_config('idle_in_transaction_session_timeout', CAST(CAST($3 AS BIGINT) AS TEXT), true) FROM lease` + t.mine() + ` FOR KEY SHARE`
 	var timeout string
-	err := tx.QueryRowContext(ctx, check, o.tenure.token, o.tenure.since, o.present().Milliseconds()).Scan(&timeout)
+	err := tx.QueryRowContext(ctx, check, t.token, t.since, o.present().Milliseconds()).Scan(&timeout)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	if err = successor(tx.QueryRowContext(ctx, readLease)); errors.Is(err, ErrLost) {
+	if err = t.ended(tx.QueryRowContext(ctx, readLease)); errors.Is(err, ErrLost) {
 		return o.lose(err)
 	}
 	return err

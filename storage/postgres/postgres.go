@@ -81,6 +81,7 @@ func (o Options) Open(ctx context.Context, url string) (*DB, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
 	}
+	config.DialFunc = dialer(config.ConnectTimeout).DialContext
 	if _, ok := config.RuntimeParams["application_name"]; !ok {
 		config.RuntimeParams["application_name"] = "lockstep"
 	}

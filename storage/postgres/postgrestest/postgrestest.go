@@ -102,12 +102,38 @@ func Start(tb testing.TB) *Server {
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	began := s.began(tb)
-	if _, err := io.WriteString(s.cluster.stdin, "restart\n"); err != nil {
+	s.command(tb, "restart", func() bool { return s.began(tb).After(began) })
+}
+
+// Standby makes a standby that receives nothing from now on.
+func (s *Server) Standby(tb testing.TB) {
+	tb.Helper()
+	s.command(tb, "standby", func() bool {
+		_, err := os.Stat(filepath.Join(s.cluster.dir, "standby"))
+		return err == nil
+	})
+}
+
+// Failover kills the server, and has the standby take over at its address: what was committed since
+// [Server.Standby] is lost.
+func (s *Server) Failover(tb testing.TB) {
+	tb.Helper()
+	began := s.began(tb)
+	s.command(tb, "failover", func() bool { return s.began(tb).After(began) })
+	if _, err := s.cluster.admin.ExecContext(tb.Context(), `SELECT pg_promote()`); err != nil {
 		tb.Fatal(err)
 	}
-	for end := time.Now().Add(startWait); !s.began(tb).After(began); time.Sleep(5 * time.Millisecond) {
+}
+
+// command has the script do something, and waits until it is done.
+func (s *Server) command(tb testing.TB, name string, done func() bool) {
+	tb.Helper()
+	if _, err := io.WriteString(s.cluster.stdin, name+"\n"); err != nil {
+		tb.Fatal(err)
+	}
+	for end := time.Now().Add(startWait); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			tb.Fatal("PostgreSQL did not restart")
+			tb.Fatalf("PostgreSQL: no %s\n%s", name, s.cluster.log)
 		}
 	}
 }
@@ -135,8 +161,9 @@ func find() string {
 	return ""
 }
 
-// script creates a cluster and runs it until standard input ends; each line restarts
-// it. Its data need not survive a crash of the machine.
+// script creates a cluster and runs it until standard input ends. Lines are commands: restart,
+// standby (makes a copy), failover (kills the server, and starts a standby with the copy). Its
+// data need not survive a crash of the machine.
 const script = `set -e
 "$1/initdb" --pgdata=data --username=postgres --auth=trust --encoding=UTF8 --locale=C --no-sync >/dev/null
 exec 3<&0
@@ -150,7 +177,19 @@ wait $server || true
 }
 run "$1"
 while read -r line <&3; do
-end
+case $line in
+standby)
+"$1/pg_basebackup" -h "$PWD" -U postgres -D copy -c fast -X stream --no-sync
+mv copy standby
+continue ;;
+failover)
+kill -QUIT $server
+wait $server || true
+mv data lost
+mv standby data
+touch data/standby.signal ;;
+*) end ;;
+esac
 run "$1"
 done
 end

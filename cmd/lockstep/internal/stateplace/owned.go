@@ -94,6 +94,8 @@ func Explain(err error) error {
 		return term.WithHint(err, "complete it: run the same lockstep state restore again, or lockstep state copy with --continue")
 	case errors.As(err, &owned):
 		return term.WithHint(err, "wait for it to end, or stop it: its progress is kept")
+	case errors.Is(err, postgres.ErrPromoted):
+		return term.WithHint(err, promotedHint)
 	case errors.Is(err, postgres.ErrLost):
 		return term.WithHint(err, "another process continues; this one must not")
 	}

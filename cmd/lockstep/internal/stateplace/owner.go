@@ -64,8 +64,14 @@ func (e *LostError) Unwrap() error { return e.Err }
 
 // Hint returns what to do.
 func (e *LostError) Hint() string {
+	if errors.Is(e.Err, postgres.ErrPromoted) {
+		return promotedHint
+	}
 	return "one process at a time uses a state: stop the other one, or give this one a --state of its own"
 }
+
+// promotedHint is the remedy of [postgres.ErrPromoted].
+const promotedHint = "start it again: it continues from what the state is now"
 
 // IsLost reports whether an error says that the database belongs to another process, or may.
 func IsLost(err error) bool { return errors.Is(err, postgres.ErrLost) }
