@@ -1,10 +1,10 @@
 package aggregator
 
 import (
-	"cmp"
 	"context"
 	"runtime"
 	"slices"
+	"sort"
 	"sync"
 
 	"lockstep/destination"
@@ -86,7 +86,7 @@ func (f *Fleet) Statuses() []Status {
 	for _, one := range all {
 		out = append(out, one.statuses()...)
 	}
-	slices.SortStableFunc(out, func(a, b Status) int { return cmp.Compare(a.Set, b.Set) })
+	sort.SliceStable(out, func(i, j int) bool { return out[i].Set < out[j].Set })
 	return out
 }
 

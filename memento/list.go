@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -64,7 +65,7 @@ func ReadTimeMap(ctx context.Context, client Doer, address string, most int) (*T
 	if len(r.out.Versions) == 0 {
 		return nil, fmt.Errorf("read TimeMap %s: %w", printable(address), ErrNoMemento)
 	}
-	slices.SortStableFunc(r.out.Versions, func(a, b Found) int { return a.At.Compare(b.At) })
+	sort.SliceStable(r.out.Versions, func(i, j int) bool { return r.out.Versions[i].At.Before(r.out.Versions[j].At) })
 	return &r.out, nil
 }
 

@@ -2,8 +2,7 @@ package source
 
 import (
 	"path"
-	"slices"
-	"strings"
+	"sort"
 
 	"lockstep/atompmh"
 	"lockstep/source/internal/names"
@@ -57,6 +56,6 @@ func WebLayout() Layout {
 	for t, ext := range names.PatchTypes {
 		l.Types = append(l.Types, MediaType{ext[1:], t})
 	}
-	slices.SortStableFunc(l.Types, func(a, b MediaType) int { return strings.Compare(a.Extension, b.Extension) })
+	sort.SliceStable(l.Types, func(i, j int) bool { return l.Types[i].Extension < l.Types[j].Extension })
 	return l
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"lockstep/blob"
@@ -154,7 +155,7 @@ func New(o Options) (*Mapping, error) {
 	if root.prefix != o.Origin || !seen[o.Origin] { // else the whole origin has another directory
 		p.bases = append(p.bases, root)
 	}
-	slices.SortStableFunc(p.bases, func(a, b base) int { return len(b.prefix) - len(a.prefix) })
+	sort.SliceStable(p.bases, func(i, j int) bool { return len(p.bases[i].prefix) > len(p.bases[j].prefix) })
 	return p, nil
 }
 

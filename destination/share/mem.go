@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 )
@@ -50,7 +51,7 @@ func (t *Mem) Renew(ctx context.Context, p Process, lease time.Duration) (View, 
 		other.Pauses = since(other.Pauses, now.Sub(other.seen))
 		v.Alive = append(v.Alive, other.Process)
 	}
-	slices.SortStableFunc(v.Alive, func(a, b Process) int { return cmp.Compare(a.ID, b.ID) })
+	sort.SliceStable(v.Alive, func(i, j int) bool { return v.Alive[i].ID < v.Alive[j].ID })
 	return v, nil
 }
 

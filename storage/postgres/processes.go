@@ -1,14 +1,13 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
+	"sort"
 	"time"
 
 	"lockstep/destination/share"
@@ -116,7 +115,7 @@ func (t *Processes) renew(ctx context.Context, p share.Process, lease time.Durat
 	if !known {
 		return v, errors.New("the table lease is empty")
 	}
-	slices.SortStableFunc(v.Alive, func(a, b share.Process) int { return cmp.Compare(a.ID, b.ID) })
+	sort.SliceStable(v.Alive, func(i, j int) bool { return v.Alive[i].ID < v.Alive[j].ID })
 	if ended { // rows of processes that ended more than an hour ago
 		const forget = `DELETE FROM share_process WHERE until < ` + microseconds + ` - 3600000000`
 		_, err = t.read.ExecContext(ctx, forget)

@@ -1,8 +1,8 @@
 package bulk
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 
 	"lockstep/destination/internal/dump"
 	"lockstep/destination/internal/plan"
@@ -62,7 +62,7 @@ func (u *unpacking) plan(dir *unpack.Directory) []passage {
 	for m, as := range found {
 		pieces = append(pieces, piece{m, as})
 	}
-	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.member.Offset, b.member.Offset) })
+	sort.SliceStable(pieces, func(i, j int) bool { return pieces[i].member.Offset < pieces[j].member.Offset })
 	return passagesOf(lotsOf(pieces))
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"sync/atomic"
 
 	"lockstep/destination/internal/content"
@@ -315,7 +316,7 @@ func (c *ChangeReader) partsInOrder(ctx context.Context, doc *discover.Document,
 	// RS-CHI-02 requires this order; a Source that violates it must not cause a
 	// gap.
 	if !slices.ContainsFunc(parts, func(e resourcesync.Entry) bool { return e.From.IsZero() }) {
-		slices.SortStableFunc(parts, func(a, b resourcesync.Entry) int { return a.From.Compare(b.From) })
+		sort.SliceStable(parts, func(i, j int) bool { return parts[i].From.Compare(parts[j].From) < 0 })
 	}
 	return parts, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -156,7 +157,7 @@ func (c *ChangeReader) warnVanished(p *PastDocument) {
 // where the history continues after the gap.
 func Covered(past []PastDocument, since, end resourcesync.Datetime) (until, behind resourcesync.Datetime) {
 	sorted := slices.Clone(past)
-	slices.SortStableFunc(sorted, func(a, b PastDocument) int { return a.From.Compare(b.From) })
+	sort.SliceStable(sorted, func(i, j int) bool { return sorted[i].From.Compare(sorted[j].From) < 0 })
 	until = since
 	for i := range sorted {
 		p := &sorted[i]

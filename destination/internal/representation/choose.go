@@ -3,6 +3,7 @@ package representation
 import (
 	"context"
 	"slices"
+	"sort"
 
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/entries"
@@ -108,7 +109,7 @@ func (c *Chooser) forms(main *resourcesync.Entry) []desired.Resource {
 		fit = append(fit, own)
 	}
 	links := slices.DeleteFunc(slices.Clone(main.Links), func(l resourcesync.Link) bool { return l.Rel != "alternate" || l.Href == main.Loc })
-	slices.SortStableFunc(links, func(a, b resourcesync.Link) int { return selection.Priority(&a) - selection.Priority(&b) })
+	sort.SliceStable(links, func(i, j int) bool { return selection.Priority(&links[i]) < selection.Priority(&links[j]) })
 	for i := range links {
 		w := desired.Resource{URI: links[i].Href, Type: links[i].Type, Lastmod: main.Lastmod, Length: -1}
 		if links[i].HasLength {

@@ -2,6 +2,7 @@ package selection
 
 import (
 	"slices"
+	"sort"
 	"strings"
 
 	"lockstep/destination/internal/content"
@@ -55,7 +56,7 @@ func (s *Selection) SortPreferred(all []desired.Resource) {
 		}
 		return i
 	}
-	slices.SortStableFunc(all, func(a, b desired.Resource) int { return place(a) - place(b) })
+	sort.SliceStable(all, func(i, j int) bool { return place(all[i]) < place(all[j]) })
 }
 
 // Priority returns pri, or its default if absent (RS-PRI-01).

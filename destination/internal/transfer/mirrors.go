@@ -1,11 +1,11 @@
 package transfer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/url"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -85,7 +85,7 @@ func mirrorLinks(a *plan.Action) []resourcesync.Link {
 			ls = append(ls, l)
 		}
 	}
-	slices.SortStableFunc(ls, func(a, b resourcesync.Link) int { return cmp.Compare(selection.Priority(&a), selection.Priority(&b)) })
+	sort.SliceStable(ls, func(i, j int) bool { return selection.Priority(&ls[i]) < selection.Priority(&ls[j]) })
 	return ls[:min(len(ls), maxMirrors)]
 }
 

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
+	"sort"
 	"sync"
 	"time"
 
@@ -126,6 +126,6 @@ func (e *Ender) results() []report.Unsubscription {
 		}
 		out = append(out, *s)
 	}
-	slices.SortStableFunc(out, func(a, b report.Unsubscription) int { return strings.Compare(a.Set, b.Set) })
+	sort.SliceStable(out, func(i, j int) bool { return out[i].Set < out[j].Set })
 	return out
 }

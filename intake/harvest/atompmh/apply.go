@@ -3,6 +3,7 @@ package atompmh
 import (
 	"context"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -126,7 +127,7 @@ func (p *applier) applyBatch(ctx context.Context, changes []feedChange) error {
 		p.list.Applied(a)
 	}
 	// Rows that are near each other in a database are written together.
-	slices.SortStableFunc(s.put, func(a, b ledger.Row) int { return strings.Compare(a.ID, b.ID) })
+	sort.SliceStable(s.put, func(i, j int) bool { return s.put[i].ID < s.put[j].ID })
 	return p.a.ledger.Record(ctx, p.list.Set, s.put, s.drop)
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
+	"sort"
 	"strings"
 
 	"lockstep/catalog"
@@ -44,7 +44,7 @@ func (p *applier) adopt(ctx context.Context) error {
 
 // adoptAll adds resources to the rows of their records.
 func (p *applier) adoptAll(ctx context.Context, rows []ledger.Row) error {
-	slices.SortStableFunc(rows, func(a, b ledger.Row) int { return strings.Compare(a.ID, b.ID) })
+	sort.SliceStable(rows, func(i, j int) bool { return rows[i].ID < rows[j].ID })
 	put := rows[:0]
 	for _, r := range rows {
 		if last := len(put) - 1; last >= 0 && put[last].ID == r.ID {

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"lockstep/catalog"
@@ -227,7 +228,7 @@ func (g *Draft) insert(p Pointer) {
 	for o := range g.next.all() {
 		all = append(all, *o)
 	}
-	slices.SortStableFunc(all, Pointer.compare)
+	sort.SliceStable(all, func(i, j int) bool { return all[i].compare(all[j]) < 0 })
 	number := g.highest()
 	g.next = chunk(g.set, g.Capability, all, g.archives.limit(), number, g.next.Index)
 	g.rewrite()

@@ -1,7 +1,6 @@
 package dump
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -346,7 +345,7 @@ func (b *resourceBuild) packages(ctx context.Context, runs []catalog.Range, kept
 	if b.snapshots != nil {
 		next.Copy = names.Dumps(b.set.Name).ResourceCopy(b.gen)
 	}
-	slices.SortStableFunc(next.Packages, func(x, y resourcePackage) int { return cmp.Compare(string(x.First), string(y.First)) })
+	sort.SliceStable(next.Packages, func(i, j int) bool { return string(next.Packages[i].First) < string(next.Packages[j].First) })
 	if err := b.resourceParts(ctx, next); err != nil {
 		return nil, err
 	}

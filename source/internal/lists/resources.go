@@ -1,13 +1,13 @@
 package lists
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -304,7 +304,7 @@ func (b *listBuild) split(ctx context.Context, runs []sections.Run) (*listState,
 	if len(b.sections) == 0 {
 		return b.single(ctx) // all resources are gone
 	}
-	slices.SortStableFunc(b.sections, func(x, y sections.Section) int { return cmp.Compare(x.First, y.First) })
+	sort.SliceStable(b.sections, func(i, j int) bool { return b.sections[i].First < b.sections[j].First })
 	b.sections[0].First = "" // what was before it is gone
 	return b.index(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -96,7 +97,7 @@ func (s *Set) gather() error {
 		keys[m.Key()] = true
 		places = append(places, m.Origin.WithoutUser()) // messages name all of them
 	}
-	slices.SortStableFunc(s.Upstreams, func(a, b Member) int { return cmp.Compare(uint(a.Priority)-1, uint(b.Priority)-1) }) // 0 is the last
+	sort.SliceStable(s.Upstreams, func(i, j int) bool { return uint(s.Upstreams[i].Priority)-1 < uint(s.Upstreams[j].Priority)-1 }) // 0 is the last
 	s.From = "resourcesync:" + strings.Join(places, ", ")
 	return nil
 }

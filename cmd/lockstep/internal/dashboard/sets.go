@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ func (d *Dashboard) sets(r *http.Request, o *Overview) (any, webpage.Page, *webp
 		return nil, webpage.Page{}, nil, err
 	}
 	rows := slices.Clone(o.rows)
-	slices.SortStableFunc(rows, func(a, b upstreams.Row) int { return l.order(&a, &b) })
+	sort.SliceStable(rows, func(i, j int) bool { return l.order(&rows[i], &rows[j]) < 0 })
 	shown := l.on(rows)
 	title := map[string]string{"Set": "Sets", "Upstream": "Upstreams"}[o.title]
 	table := l.table(title, "There are none.", shown, len(rows), func(u *upstreams.Row) string {

@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -110,7 +110,9 @@ func FromFleet(all []aggregator.Status, setOf func(list string) (string, bool), 
 		r.Age = AgeOf(r.LastSuccess, now)
 		rows = append(rows, r)
 	}
-	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Or(cmp.Compare(a.Set, b.Set), cmp.Compare(a.Name, b.Name)) })
+	sort.SliceStable(rows, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(rows[i].Set, rows[j].Set), cmp.Compare(rows[i].Name, rows[j].Name)) < 0
+	})
 	return rows
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"sort"
 	"time"
 
 	"lockstep/cmd/lockstep/internal/explorer/spool"
@@ -142,7 +143,9 @@ func Ordered(counts map[string]int64, limit int) (top []Count, rest int64) {
 	for name, n := range counts {
 		top = append(top, Count{name, n})
 	}
-	slices.SortStableFunc(top, func(a, b Count) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Name, b.Name)) })
+	sort.SliceStable(top, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(top[j].N, top[i].N), cmp.Compare(top[i].Name, top[j].Name)) < 0
+	})
 	for _, c := range top[min(limit, len(top)):] {
 		rest += c.N
 	}
