@@ -3,6 +3,7 @@
 package statebackup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,7 +26,7 @@ var ErrNoState = errors.New("there is no state of lockstep")
 type Place struct {
 	Dir       string
 	Mirror    bool     // only what is below .lockstep is the state
-	Databases []string // their paths below Dir, with slashes
+	Databases []string // their paths below Dir, with slashes; those of harvests last
 }
 
 // Find finds the state in a directory, which may be reached by a symbolic link.
@@ -55,9 +56,21 @@ func Find(dir string) (*Place, error) {
 	case len(p.Databases) == 0:
 		return nil, fmt.Errorf("%s: %w", dir, ErrNoState)
 	}
-	slices.Sort(p.Databases)
+	slices.SortFunc(p.Databases, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 	return p, nil
 }
+
+// rank orders databases: what a mirror has harvested is copied after the mirror, whose position in it is then not one
+// that it has not reached.
+func rank(database string) int {
+	if path.Base(database) == harvestName {
+		return 1
+	}
+	return 0
+}
+
+// harvestName is the database of what a mirror has harvested.
+const harvestName = "harvest.db"
 
 // isMirrored reports whether a file or directory is one that an Aggregator has mirrored. Its name says nothing, because
 // an upstream has chosen it. It is not in the state of a mirror, into which no URI leads.
@@ -72,7 +85,7 @@ func isDatabase(rel string) bool {
 		return false
 	}
 	switch path.Base(rel) {
-	case "catalog.db", "hub.db", path.Base(destination.StateFile), "harvest.db", databaseName:
+	case "catalog.db", "hub.db", path.Base(destination.StateFile), harvestName, databaseName:
 		return true
 	}
 	return false

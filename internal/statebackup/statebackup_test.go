@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -240,6 +241,22 @@ func TestUpstreams(t *testing.T) {
 	want := ".lockstep/state.db\n" + strings.Join(kept, "\n") + "\n"
 	if got := tree(t, filepath.Join(target, "upstreams", "versions", "tmp")); got != want {
 		t.Errorf("restored\n%swant\n%s", got, want)
+	}
+}
+
+// TestHarvestLast: what a mirror has harvested is copied after the position that the mirror has reached in it.
+func TestHarvestLast(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	want := []string{"catalog.db", "upstreams/set/name/.lockstep/state.db", ".lockstep/harvest.db", "upstreams/set/name/.lockstep/harvest.db"}
+	for _, name := range want {
+		name = filepath.Join(dir, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p, err := statebackup.Find(dir); err != nil || !slices.Equal(p.Databases, want) {
+		t.Errorf("found %q, %v, want %q", p.Databases, err, want)
 	}
 }
 

@@ -55,6 +55,9 @@ type Run struct {
 
 // Run updates the memory of the Origin and applies what is new in it.
 func (r *Run) Run(ctx context.Context) error {
+	if err := r.checkPosition(ctx); err != nil {
+		return err
+	}
 	full := r.Baseline
 	for round := 1; ; {
 		more, broken, err := r.update(ctx, full)
@@ -81,6 +84,32 @@ func (r *Run) Run(ctx context.Context) error {
 			full, round = false, round+1
 		}
 	}
+}
+
+// checkPosition makes the position of the set one in another memory if the memory of the Origin is of before it, as
+// after a restore: Update will give the numbers up to the position to other changes. That is recorded first.
+func (r *Run) checkPosition(ctx context.Context) error {
+	if r.Set.Harvest == nil {
+		return nil
+	}
+	s, err := r.Origin.Status(ctx)
+	h := *r.Set.Harvest
+	if err != nil || h.ID != s.ID || max(h.Seq, h.Fresh) <= s.Seq {
+		return err
+	}
+	h.ID = ""
+	if r.Set.Harvest = &h; r.DryRun {
+		return nil
+	}
+	return r.record(ctx)
+}
+
+// record records the progress of the set.
+func (r *Run) record(ctx context.Context) error {
+	if err := r.Journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocSet(r.Set.Number): saved.Encode(r.Set)}}); err != nil {
+		return fmt.Errorf("record progress: %w", err)
+	}
+	return nil
 }
 
 // Expect updates the memory of the Origin and stages all of its resources. The
@@ -207,8 +236,8 @@ func (r *Run) takePortion(ctx context.Context, h *saved.Harvest, s *Status) erro
 	if r.reselects() { // until everything is compared, part of the set is selected by the rules of an earlier run
 		r.Set.Complete, r.Set.Selection = false, ""
 	}
-	if err := r.Journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocSet(r.Set.Number): saved.Encode(r.Set)}}); err != nil {
-		return fmt.Errorf("record progress: %w", err)
+	if err := r.record(ctx); err != nil {
+		return err
 	}
 	return r.Origin.Applied(ctx, h.Seq, h.Fresh)
 }

@@ -182,3 +182,24 @@ func TestHarvestDeletesNothingUnlessWhole(t *testing.T) {
 		t.Errorf("then applied %q, want %q; failures %q, complete %t", applied, want, failures, set.Complete)
 	}
 }
+
+// TestHarvestMemoryOfBefore compares everything if the memory is of before the position of the set, as after a restore:
+// it gives the numbers up to the position to other changes.
+func TestHarvestMemoryOfBefore(t *testing.T) {
+	t.Parallel()
+	for _, fresh := range []bool{false, true} {
+		set := &saved.Set{URI: "http://a.example/feed", Number: 1, Foreign: &discover.Foreign{Kind: discover.AtomPMH, URI: "http://a.example/feed"}}
+		run(t, &feed{pages: []string{"+1 +2 +3"}}, set)
+		if fresh { // a harvest was interrupted after the third change
+			set.Harvest.Seq, set.Harvest.Fresh = 2, 3
+		}
+		f := &feed{pages: []string{"+1 +2", "+4 +3"}, read: 1}
+		applied, failures := run(t, f, set)
+		if want := []string{"baseline: +1 +2 +3 +4 prune"}; !slices.Equal(applied, want) || len(failures) > 0 {
+			t.Errorf("applied %q, want %q; failures %q", applied, want, failures)
+		}
+		if h := set.Harvest; h.ID != "memory" || h.Seq != 4 || h.Fresh != 0 || !h.Known {
+			t.Errorf("the position is %+v", h)
+		}
+	}
+}
