@@ -276,7 +276,7 @@ type Copied struct {
 }
 
 // Copy copies the database at one place to another one, which is empty, or with resume an
-// unfinished copy. progress is called with how many rows were compared.
+// unfinished copy: one that is complete may be in use since. progress is called with how many rows were compared.
 func Copy(ctx context.Context, from, to string, resume bool, progress func(table string, rows int64)) (c Copied, err error) {
 	all, err := databasesAt(from)
 	if err != nil {
@@ -306,11 +306,18 @@ func Copy(ctx context.Context, from, to string, resume bool, progress func(table
 	}
 	defer func() { err = errors.Join(err, target.Close()) }()
 	empty, err := target.IsEmpty(ctx)
-	if err != nil {
-		return c, err
+	unfinished := false
+	if err == nil {
+		unfinished, err = target.IsUnfinished(ctx)
 	}
-	if !empty && !resume {
-		return c, term.WithHint(fmt.Errorf("copy to %s: %w", c.To, statebackup.ErrOccupied), "if it is a copy that was interrupted, continue it with --continue: its rows become those of FROM")
+	if err == nil && !empty && !(resume && unfinished) {
+		err = fmt.Errorf("copy to %s: %w", c.To, statebackup.ErrOccupied)
+		if unfinished {
+			err = term.WithHint(err, "it is a copy that was interrupted: continue it with --continue, and its rows become those of FROM")
+		}
+	}
+	if err != nil {
+		return c, explain(err)
 	}
 	c.Copied, err = storage.Copy(ctx, source, target, progress)
 	return c, err
