@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path"
+	"slices"
 	"strings"
 
 	"lockstep/internal/newerstate"
@@ -63,10 +65,6 @@ const createVersions = `CREATE TABLE IF NOT EXISTS schema_version (
 // migrate updates every schema; with Explicit set only in a database that has none. It only reads
 // a database that is up to date.
 func (db *DB) migrate(ctx context.Context, o Options) error {
-	schemas, err := fs.ReadDir(migrations, "migrations")
-	if err != nil {
-		return fmt.Errorf("read migrations: %w", err)
-	}
 	if _, err := db.write.ExecContext(ctx, createVersions); err != nil {
 		return fmt.Errorf("read schema version: %w", err)
 	}
@@ -77,48 +75,24 @@ func (db *DB) migrate(ctx context.Context, o Options) error {
 	if have[unfinished] > 0 && !o.Unfinished {
 		return ErrUnfinished
 	}
-	behind := false
-	for _, s := range schemas {
-		files, err := steps(s.Name())
-		if err != nil {
-			return err
-		}
-		if have[s.Name()] > len(files) {
-			return newer(s.Name(), have[s.Name()], len(files))
-		}
-		if have[s.Name()] < len(files) {
-			behind = true
-			if o.Explicit && len(have) > 0 {
-				return fmt.Errorf("%s schema has version %d, this program needs %d: %w", s.Name(), have[s.Name()], len(files), ErrOlder)
-			}
-		}
+	schemas, err := schemasOf(have)
+	if err != nil {
+		return err
 	}
-	if !behind {
+	i := slices.IndexFunc(schemas, func(s Schema) bool { return s.Version < s.Latest })
+	if i < 0 {
 		return nil
 	}
-	return db.Update(ctx, func(tx *sql.Tx) error { return db.advance(ctx, tx, schemas) })
+	if s := schemas[i]; o.Explicit && len(have) > 0 {
+		return fmt.Errorf("%s schema has version %d, this program needs %d: %w", s.Name, s.Version, s.Latest, ErrOlder)
+	}
+	return db.Update(ctx, func(tx *sql.Tx) error { return db.advance(ctx, tx) })
 }
 
 // checkVersions refuses a database that a newer version has written.
 func (db *DB) checkVersions(ctx context.Context) error {
-	have, err := versions(ctx, db.read)
-	if err != nil {
-		return err
-	}
-	schemas, err := fs.ReadDir(migrations, "migrations")
-	if err != nil {
-		return fmt.Errorf("read migrations: %w", err)
-	}
-	for _, s := range schemas {
-		files, err := steps(s.Name())
-		if err != nil {
-			return err
-		}
-		if have[s.Name()] > len(files) {
-			return newer(s.Name(), have[s.Name()], len(files))
-		}
-	}
-	return nil
+	_, err := db.Schemas(ctx)
+	return err
 }
 
 // A Schema is a schema of a database, and its version there.
@@ -134,38 +108,51 @@ func (db *DB) Schemas(ctx context.Context) ([]Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	return schemasOf(have)
+}
+
+// schemasOf returns the schemas that this program knows with the versions that a database has of them. It refuses a
+// database of a newer version, which may also have schemas of other names.
+func schemasOf(have map[string]int) ([]Schema, error) {
 	known, err := fs.ReadDir(migrations, "migrations")
 	if err != nil {
 		return nil, fmt.Errorf("read migrations: %w", err)
 	}
+	latest := map[string]int{unfinished: math.MaxInt}
 	var all []Schema
 	for _, s := range known {
 		files, err := steps(s.Name())
 		if err != nil {
 			return nil, err
 		}
+		latest[s.Name()] = len(files)
 		all = append(all, Schema{s.Name(), have[s.Name()], len(files)})
+	}
+	for name, version := range have {
+		if version > latest[name] {
+			return nil, fmt.Errorf("%s schema has version %d, this program knows versions up to %d: %w", name, version, latest[name], ErrNewer)
+		}
 	}
 	return all, nil
 }
 
 // advance runs the missing migrations. It reads the versions again: another
 // process may have been faster.
-func (db *DB) advance(ctx context.Context, tx *sql.Tx, schemas []fs.DirEntry) error {
+func (db *DB) advance(ctx context.Context, tx *sql.Tx) error {
 	have, err := versions(ctx, tx)
 	if err != nil {
 		return err
 	}
+	schemas, err := schemasOf(have)
+	if err != nil {
+		return err
+	}
 	for _, s := range schemas {
-		name := s.Name()
-		files, err := steps(name)
+		files, err := steps(s.Name)
 		if err != nil {
 			return err
 		}
-		if have[name] > len(files) {
-			return newer(name, have[name], len(files))
-		}
-		for _, file := range files[have[name]:] {
+		for _, file := range files[s.Version:] {
 			text, err := migrations.ReadFile(file)
 			if err != nil {
 				return fmt.Errorf("read migration: %w", err)
@@ -176,7 +163,7 @@ func (db *DB) advance(ctx context.Context, tx *sql.Tx, schemas []fs.DirEntry) er
 		}
 		const set = `INSERT INTO schema_version (name, version) VALUES ($1, $2)
 			ON CONFLICT (name) DO UPDATE SET version = excluded.version`
-		if _, err := tx.ExecContext(ctx, set, name, len(files)); err != nil {
+		if _, err := tx.ExecContext(ctx, set, s.Name, s.Latest); err != nil {
 			return fmt.Errorf("record schema version: %w", err)
 		}
 	}
@@ -221,8 +208,4 @@ func versions(ctx context.Context, q interface {
 		return nil, fmt.Errorf("read schema version: %w", err)
 	}
 	return have, nil
-}
-
-func newer(schema string, have, known int) error {
-	return fmt.Errorf("%s schema has version %d, this program knows versions up to %d: %w", schema, have, known, ErrNewer)
 }
