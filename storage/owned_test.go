@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"lockstep/storage"
 	"lockstep/storage/postgres"
@@ -58,6 +59,41 @@ func TestOwned(t *testing.T) {
 	if err := storage.CheckFree(t.Context(), url); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestUsedByHubs: a database that hubs use is neither migrated nor written, nor is it free to be copied.
+func TestUsedByHubs(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.URL(t)
+	db, err := postgres.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	check := func(what string, want error) {
+		t.Helper()
+		if err := storage.CheckFree(t.Context(), url); !errors.Is(err, want) {
+			t.Errorf("CheckFree %s = %v", what, err)
+		}
+		if err := storage.Migrate(t.Context(), url); !errors.Is(err, want) {
+			t.Errorf("Migrate %s = %v", what, err)
+		}
+	}
+	claim := func(lease time.Duration) {
+		t.Helper()
+		if _, _, err := db.Hub().Claim(t.Context(), "hub", 1, lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim(time.Hour)
+	check("while a hub runs", postgres.ErrHubs)
+	claim(-time.Second)
+	check("after one was killed", nil)
+	claim(time.Hour)
+	if err := db.Hub().Release(t.Context(), "hub"); err != nil {
+		t.Fatal(err)
+	}
+	check("after it has ended", nil)
 }
 
 // TestOpenOlder: a PostgreSQL database of an earlier version, which others may use, is migrated on request only, and

@@ -68,7 +68,7 @@ func frozen(ctx context.Context, d *DB) (*DB, error) {
 // Open opens a database, and creates its tables if it has none. A SQLite file is created if it does
 // not exist, and its schema is brought up to date; a PostgreSQL database with an older one is refused:
 // the error wraps [postgres.ErrOlder]. One that [Copy] has not completed is opened. Open takes a PostgreSQL database for this process: the error
-// wraps a [postgres.OwnedError] if it belongs to another one.
+// wraps a [postgres.OwnedError] if it belongs to another one, and [postgres.ErrHubs] if hubs use it.
 func Open(ctx context.Context, place string) (*DB, error) { return open(ctx, place, false) }
 
 // Migrate brings the schema of a database up to date. It refuses that of another process as [Open]
@@ -93,7 +93,7 @@ func open(ctx context.Context, place string, migrate bool) (*DB, error) {
 }
 
 // CheckFree returns an error that wraps a [postgres.OwnedError] if a PostgreSQL database belongs
-// to a process.
+// to a process, and one that wraps [postgres.ErrHubs] if hubs use it.
 func CheckFree(ctx context.Context, url string) error {
 	db, err := postgres.Options{ReadOnly: true}.Open(ctx, url)
 	if errors.Is(err, postgres.ErrEmpty) {
@@ -105,6 +105,9 @@ func CheckFree(ctx context.Context, url string) error {
 	by, err := db.OwnedBy(ctx)
 	if by != nil {
 		err = fmt.Errorf("open database %s: %w", WithoutPassword(url), by)
+	}
+	if err == nil {
+		err = db.CheckHubs(ctx)
 	}
 	return errors.Join(err, db.Close())
 }

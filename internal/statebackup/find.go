@@ -72,6 +72,22 @@ func rank(database string) int {
 // harvestName is the database of what a mirror has harvested.
 const harvestName = "harvest.db"
 
+// Of returns the place whose processes use the database in a file, which need not exist; nil if none does, because its
+// name is not that of such a database.
+func Of(file string) *Place {
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real
+	}
+	if !isDatabase(filepath.Base(file)) {
+		return nil
+	}
+	dir := filepath.Dir(file)
+	if abs, err := filepath.Abs(dir); err == nil && filepath.Base(abs) == filename.StateDir {
+		return &Place{Dir: filepath.Join(dir, ".."), Mirror: true}
+	}
+	return &Place{Dir: dir}
+}
+
 // isMirrored reports whether a file or directory is one that an Aggregator has mirrored. Its name says nothing, because
 // an upstream has chosen it. It is not in the state of a mirror, into which no URI leads.
 func isMirrored(rel string) bool {

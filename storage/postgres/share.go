@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,6 +24,20 @@ var (
 
 // Hub returns the store of hubs in the database.
 func (db *DB) Hub() *Hub { return &Hub{db.DB.Hub(), db.DB} }
+
+// ErrHubs reports a database that hubs use.
+var ErrHubs = errors.New("hubs use it")
+
+// CheckHubs returns an error that wraps [ErrHubs] if the claims of a hub have not ended.
+func (db *DB) CheckHubs(ctx context.Context) error {
+	const query = `SELECT COUNT(*) FROM hub_owner WHERE until > ` + microseconds
+	n := 0
+	err := db.Each(ctx, query, nil, func(rows *sql.Rows) (bool, error) { return true, rows.Scan(&n) })
+	if err == nil && n > 0 {
+		err = fmt.Errorf("open database %s: %w", db.name, ErrHubs)
+	}
+	return err
+}
 
 // Claim implements [hubstore.Sharer]. It uses the server's clock, so that the clocks
 // of the hubs need not agree. The row of an owner contains the end of its

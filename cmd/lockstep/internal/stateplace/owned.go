@@ -96,6 +96,8 @@ func Explain(err error) error {
 		return term.WithHint(err, "wait for it to end, or stop it: its progress is kept")
 	case errors.Is(err, postgres.ErrPromoted):
 		return term.WithHint(err, promotedHint)
+	case errors.Is(err, postgres.ErrHubs):
+		return term.WithHint(err, "stop them first; one that was killed counts for 10 s more, on a slow server for up to 4 minutes")
 	case errors.Is(err, postgres.ErrLost):
 		return term.WithHint(err, "another process continues; this one must not")
 	}

@@ -290,7 +290,7 @@ func Copy(ctx context.Context, from, to string, resume bool, progress func(table
 		return c, term.Usage(fmt.Errorf("%s has %d databases", from, len(all)), "give one of "+strings.Join(names, ", "))
 	}
 	c.From, c.To = all[0].name, storage.WithoutPassword(to)
-	release, err := lockState(ctx, from)
+	release, err := lockStates(ctx, "state copy", from, to)
 	if err != nil {
 		return c, err
 	}
@@ -323,26 +323,59 @@ func Copy(ctx context.Context, from, to string, resume bool, progress func(table
 	return c, err
 }
 
-// lockState locks a state in a directory. It refuses one in a database that a process owns.
-func lockState(ctx context.Context, place string) (release func(), err error) {
+// lockStates locks the states that places are, or are in, each once. It refuses databases that processes use.
+func lockStates(ctx context.Context, command string, places ...string) (release func(), err error) {
+	var held []func()
+	release = func() {
+		for _, r := range held {
+			r()
+		}
+	}
+	locked := map[string]bool{}
+	for _, place := range places {
+		if err = lockState(ctx, command, place, locked, &held); err != nil {
+			release()
+			return nil, explain(err)
+		}
+	}
+	return release, nil
+}
+
+// lockState locks one state, unless that is among those locked already. A file whose name no state has is used by no
+// process.
+func lockState(ctx context.Context, command, place string, locked map[string]bool, held *[]func()) error {
 	if storage.IsURL(place) {
-		return func() {}, explain(storage.CheckFree(ctx, place))
+		return storage.CheckFree(ctx, place)
 	}
-	if info, err := os.Stat(place); err != nil || !info.IsDir() {
-		return func() {}, nil
+	state := statebackup.Of(place)
+	if info, err := os.Stat(place); err == nil && info.IsDir() {
+		found, err := statebackup.Find(place)
+		if err != nil {
+			return err
+		}
+		state = &statebackup.Place{Dir: place, Mirror: found.Mirror}
 	}
-	found, err := statebackup.Find(place)
+	if state == nil {
+		return nil
+	}
+	real, err := filepath.EvalSymlinks(state.Dir)
+	if err == nil && locked[real] {
+		return nil
+	}
+	locked[real] = true
+	if !state.Mirror {
+		release, err := statedir.Lock(state.Dir, command)
+		if err == nil {
+			*held = append(*held, release)
+		}
+		return err
+	}
+	l, err := lock.Acquire(state.Dir)
 	if err != nil {
-		return nil, explain(err)
+		return term.WithHint(err, "wait for it to end, or stop it: its progress is kept")
 	}
-	if !found.Mirror {
-		return statedir.Lock(place, "state copy")
-	}
-	held, err := lock.Acquire(place)
-	if err != nil {
-		return nil, term.WithHint(err, "wait for it to end, or stop it: its progress is kept")
-	}
-	return func() { _ = held.Close() }, nil
+	*held = append(*held, func() { _ = l.Close() })
+	return nil
 }
 
 // A Migrated is what a migration has done.
@@ -365,7 +398,7 @@ func Migrate(ctx context.Context, place string) (*Migrated, error) {
 	if err != nil {
 		return nil, err
 	}
-	release, err := lockState(ctx, place)
+	release, err := lockStates(ctx, "state migrate", place)
 	if err != nil {
 		return nil, err
 	}

@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/states"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/destination/lock"
 	"lockstep/internal/statebackup"
+	"lockstep/internal/statedir"
 	"lockstep/storage/sqlite"
 )
 
@@ -81,5 +85,53 @@ func TestCopyContinues(t *testing.T) {
 		if _, err := states.Copy(t.Context(), from, to, resume, silent); !errors.Is(err, statebackup.ErrOccupied) || strings.Contains(term.HintOf(err), "--continue") {
 			t.Errorf("a complete copy is replaced: %v, %s", err, term.HintOf(err))
 		}
+	}
+}
+
+// TestLocked: a database is copied and migrated only if no process uses its state, which may also be given as the file.
+func TestLocked(t *testing.T) {
+	t.Parallel()
+	silent := func(string, int64) {}
+	room := t.TempDir()
+	other := filepath.Join(room, "other.db")
+	newDatabase(t, other)
+	for i, name := range []string{"hub.db", "catalog.db", ".lockstep/state.db", ".lockstep/harvest.db"} {
+		dir := filepath.Join(room, strconv.Itoa(i))
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		newDatabase(t, file)
+		if _, err := states.Migrate(t.Context(), file); err != nil {
+			t.Error(err)
+		}
+		take := func() (release func(), err error) { return statedir.Lock(dir, "hub") }
+		if filepath.Dir(name) != "." {
+			take = func() (release func(), err error) {
+				l, err := lock.Acquire(dir)
+				return func() { _ = l.Close() }, err
+			}
+		}
+		release, err := take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(room, strconv.Itoa(i)+".db")
+		for what, fails := range map[string]func() error{
+			"copied":   func() error { _, err := states.Copy(t.Context(), file, to, false, silent); return err },
+			"written":  func() error { _, err := states.Copy(t.Context(), other, file, true, silent); return err },
+			"migrated": func() error { _, err := states.Migrate(t.Context(), file); return err },
+		} {
+			if err := fails(); err == nil || !strings.Contains(err.Error(), "in use by") || term.HintOf(err) == "" {
+				t.Errorf("%s was %s while a process used it: %v", name, what, err)
+			}
+		}
+		release()
+		if _, err := states.Copy(t.Context(), file, to, false, silent); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := states.Copy(t.Context(), filepath.Join(room, "0", "hub.db"), filepath.Join(room, "0", "catalog.db"), false, silent); err != nil {
+		t.Errorf("in the same directory: %v", err)
 	}
 }
