@@ -247,8 +247,8 @@ func (p *Problem) String() string {
 }
 
 // Check reads the whole database, which nothing may change meanwhile, and returns what is wrong
-// with it: pages that are damaged, rows that cannot be read, and rows that do not fit together. It
-// fails if the database was changed all the same.
+// with it: pages that are damaged, rows that cannot be read, and rows that do not fit together. Of
+// tables with an older schema it reads only the pages. It fails if the database was changed all the same.
 func (d *DB) Check(ctx context.Context) ([]Problem, error) {
 	found, err := d.check(ctx)
 	if d.unchanged != nil && (err != nil || len(found) > 0) {
@@ -289,13 +289,17 @@ type Copied struct {
 
 // Copy makes to a copy of from, of any engine, and compares both afterwards. Nothing else may
 // use them meanwhile. It writes only what differs: a copy that was interrupted continues. Until it is
-// complete, no process uses to, nor copies it: that fails with [postgres.ErrUnfinished]. progress
+// complete, no process uses to, nor copies it: that fails with [postgres.ErrUnfinished]. A from with an
+// older schema is refused with [postgres.ErrOlder]. progress
 // is called with the name of each table, and the rows of it that were compared so far.
 func Copy(ctx context.Context, from, to *DB, progress func(table string, rows int64)) (Copied, error) {
 	var done Copied
 	partial, err := from.IsUnfinished(ctx)
 	if err == nil && partial {
 		err = postgres.ErrUnfinished
+	}
+	if err == nil {
+		err = from.isCurrent(ctx)
 	}
 	if err == nil {
 		err = sqldb.SetUnfinished(ctx, to.db, true)
@@ -323,6 +327,20 @@ func Copy(ctx context.Context, from, to *DB, progress func(table string, rows in
 		}
 	}
 	return done, sqldb.SetUnfinished(ctx, to.db, false)
+}
+
+// isCurrent returns an error that wraps [postgres.ErrOlder] if the database lacks tables or columns that are copied.
+func (d *DB) isCurrent(ctx context.Context) error {
+	schemas, err := d.Schemas(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range tables.All() {
+		if !current(schemas, t.Schema) {
+			return fmt.Errorf("copy %s: it is that of an earlier version: %w", t.Name, postgres.ErrOlder)
+		}
+	}
+	return nil
 }
 
 // IsUnfinished reports whether a [Copy] to the database was not completed.

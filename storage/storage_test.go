@@ -18,6 +18,7 @@ import (
 	"lockstep/hub/hubstore"
 	"lockstep/intake"
 	"lockstep/storage"
+	"lockstep/storage/postgres"
 	"lockstep/storage/postgres/postgrestest"
 	"lockstep/storage/sqlite"
 )
@@ -183,6 +184,39 @@ func TestTables(t *testing.T) {
 
 func sortedLines(text string) string {
 	return strings.Join(slices.Sorted(strings.Lines(text)), "")
+}
+
+// TestOlderTables: the tables of an earlier version are not examined, the others are; and they are not copied.
+func TestOlderTables(t *testing.T) {
+	t.Parallel()
+	path := fill(t, 5)
+	raw, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = raw.Exec(`DROP TABLE catalog_refreshed; UPDATE schema_version SET version = 1 WHERE name = 'catalog'; UPDATE catalog_set SET resources = 7; UPDATE content SET bytes = x'00'`)
+	if err := errors.Join(err, raw.Close()); err != nil {
+		t.Fatal(err)
+	}
+	db, err := storage.OpenReader(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if found, err := db.Check(t.Context()); err != nil || len(found) != 1 || found[0].Table != "content" {
+		t.Errorf("found %v, %v; want the damaged content", found, err)
+	}
+	to, err := storage.Open(t.Context(), filepath.Join(t.TempDir(), "to.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	if _, err := storage.Copy(t.Context(), db, to, silent); !errors.Is(err, postgres.ErrOlder) {
+		t.Errorf("Copy = %v", err)
+	}
+	if is, err := to.IsUnfinished(t.Context()); err != nil || is {
+		t.Errorf("after a copy that was refused, the other one is unfinished: %t, %v", is, err)
+	}
 }
 
 // TestCheck: each kind of damage is found.

@@ -31,7 +31,7 @@ var (
 
 // Restore restores a state from the file of a backup to a directory that does not exist or is
 // empty, to the directory of a mirror that has no state, or to an empty PostgreSQL database. The
-// databases are checked first. A directory is complete or not there at all. A PostgreSQL database
+// databases are brought up to date and checked first. A directory is complete or not there at all. A PostgreSQL database
 // is refused by all processes until it is complete; if Restore was interrupted, it continues. A Source that
 // is restored restarts the history of its changes, so that Destinations compare everything.
 func Restore(ctx context.Context, file, place string, now time.Time) (r Result, err error) {
@@ -256,8 +256,15 @@ func (r *Result) finish(ctx context.Context, temp, target string, now time.Time)
 	return private.SyncDir(filepath.Dir(target))
 }
 
-// check refuses a damaged database.
+// check brings the schema of a database up to date, and refuses one that is damaged.
 func check(ctx context.Context, file, name string) error {
+	updated, err := sqlite.Options{Unfinished: true}.Open(file)
+	if err != nil {
+		return err
+	}
+	if err := updated.Close(); err != nil {
+		return err
+	}
 	db, err := storage.OpenReader(ctx, file)
 	if err != nil {
 		return err

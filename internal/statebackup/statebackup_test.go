@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -257,6 +258,29 @@ func TestHarvestLast(t *testing.T) {
 	}
 	if p, err := statebackup.Find(dir); err != nil || !slices.Equal(p.Databases, want) {
 		t.Errorf("found %q, %v, want %q", p.Databases, err, want)
+	}
+}
+
+// TestEarlierVersion: the backup of an earlier version is restored, and its tables are brought up to date.
+func TestEarlierVersion(t *testing.T) {
+	t.Parallel()
+	dir, db := newState(t, "catalog.db")
+	err := db.Update(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.Exec(`DROP TABLE catalog_refreshed; UPDATE schema_version SET version = 1 WHERE name = 'catalog'`)
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file, target := filepath.Join(t.TempDir(), "backup.tar.gz"), filepath.Join(t.TempDir(), "state")
+	if _, err := statebackup.Backup(t.Context(), dir, file, now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := statebackup.Restore(t.Context(), file, target, now); err != nil {
+		t.Fatal(err)
+	}
+	if n := resources(t, filepath.Join(target, "catalog.db")); n != 100 { // those of older tables are not counted
+		t.Errorf("restored %d resources", n)
 	}
 }
 

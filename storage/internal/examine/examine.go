@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"lockstep/catalog"
@@ -29,10 +30,17 @@ type Problem struct {
 const Most = 1000
 
 // Examine reports the problems of a database, which nothing changes meanwhile. It returns an
-// error if it could not read all of it.
+// error if it could not read all of it. Schemas of an earlier version are left out.
 func Examine(ctx context.Context, db *sqldb.DB, report func(Problem)) error {
-	e := &examination{db: db, problems: map[[2]string]*Problem{}}
-	err := e.run(ctx)
+	schemas, err := db.Schemas(ctx)
+	if err != nil {
+		return err
+	}
+	e := &examination{db: db, current: map[string]bool{}, problems: map[[2]string]*Problem{}}
+	for _, s := range schemas {
+		e.current[s.Name] = s.Version == s.Latest
+	}
+	err = e.run(ctx)
 	for _, key := range e.order {
 		report(*e.problems[key])
 	}
@@ -42,6 +50,7 @@ func Examine(ctx context.Context, db *sqldb.DB, report func(Problem)) error {
 // An examination is the state of one Examine.
 type examination struct {
 	db       *sqldb.DB
+	current  map[string]bool        // schemas that have their latest version
 	problems map[[2]string]*Problem // by table and what is wrong
 	order    [][2]string
 }
@@ -58,8 +67,17 @@ func (e *examination) note(where, what, first string) {
 	p.Count = min(p.Count+1, Most)
 }
 
+// hasTable reports whether a table is as this program knows it. Its name begins with that of its schema.
+func (e *examination) hasTable(name string) bool {
+	schema, _, _ := strings.Cut(name, "_")
+	return e.current[schema]
+}
+
 func (e *examination) run(ctx context.Context) error {
 	for _, r := range relations {
+		if !e.hasTable(r.table) {
+			continue
+		}
 		err := e.db.Each(ctx, r.query, nil, func(rows *sql.Rows) (bool, error) {
 			var first sql.RawBytes
 			if err := rows.Scan(&first); err != nil {
@@ -73,9 +91,15 @@ func (e *examination) run(ctx context.Context) error {
 		}
 	}
 	for _, d := range decodings {
+		if !e.hasTable(d.table) {
+			continue
+		}
 		if err := d.run(ctx, e); err != nil {
 			return fmt.Errorf("examine %s: %w", d.table, err)
 		}
+	}
+	if !e.hasTable("journal_held") {
+		return nil
 	}
 	return e.journal(ctx)
 }

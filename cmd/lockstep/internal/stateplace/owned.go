@@ -89,7 +89,7 @@ func Explain(err error) error {
 	var owned *postgres.OwnedError
 	switch {
 	case errors.Is(err, postgres.ErrOlder):
-		return term.WithHint(err, "stop all processes that use it, make a backup with lockstep state backup, and run lockstep state migrate once")
+		return term.WithHint(err, "stop all processes that use it, make a backup with pg_dump, or with lockstep state backup of the earlier version, and run lockstep state migrate once")
 	case errors.Is(err, postgres.ErrUnfinished):
 		return term.WithHint(err, "complete it: run the same lockstep state restore again, or lockstep state copy with --continue")
 	case errors.As(err, &owned):

@@ -152,6 +152,7 @@ type Checked struct {
 type DatabaseChecked struct {
 	Name     string            `json:"name"`
 	Problems []storage.Problem `json:"problems"`
+	Older    []string          `json:"older,omitempty"` // parts with tables of an earlier version, whose rows were not examined
 }
 
 // Check reads all databases at a place. If they have problems, the error wraps [ErrDamaged].
@@ -162,7 +163,7 @@ func Check(ctx context.Context, place string) (*Checked, error) {
 	}
 	c := &Checked{Place: storage.WithoutPassword(place)}
 	for _, d := range all {
-		found, err := checkOne(ctx, d.place)
+		found, older, err := checkOne(ctx, d.place)
 		if errors.Is(err, sqlite.ErrDamaged) {
 			found, err = append(found, storage.Problem{What: err.Error()}), nil
 		}
@@ -172,7 +173,7 @@ func Check(ctx context.Context, place string) (*Checked, error) {
 		if found == nil {
 			found = []storage.Problem{}
 		}
-		c.Databases = append(c.Databases, DatabaseChecked{d.name, found})
+		c.Databases = append(c.Databases, DatabaseChecked{d.name, found, older})
 		c.Problems += len(found)
 	}
 	if c.Problems > 0 {
@@ -181,13 +182,23 @@ func Check(ctx context.Context, place string) (*Checked, error) {
 	return c, nil
 }
 
-func checkOne(ctx context.Context, place string) ([]storage.Problem, error) {
+func checkOne(ctx context.Context, place string) (found []storage.Problem, older []string, err error) {
 	db, err := storage.OpenReader(ctx, place)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	found, err := db.Check(ctx)
-	return found, errors.Join(err, db.Close())
+	defer func() { err = errors.Join(err, db.Close()) }()
+	schemas, err := db.Schemas(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range schemas {
+		if s.Version > 0 && s.Version < s.Latest {
+			older = append(older, s.Name)
+		}
+	}
+	found, err = db.Check(ctx)
+	return found, older, err
 }
 
 // Print prints the problems.
@@ -195,6 +206,9 @@ func (c *Checked) Print(io term.IO) {
 	for _, d := range c.Databases {
 		if len(d.Problems) == 0 {
 			io.Printf("%s: whole\n", d.Name)
+		}
+		if len(d.Older) > 0 {
+			io.Notef("%s: tables of an earlier version were not examined (%s); lockstep state migrate brings them up to date", d.Name, strings.Join(d.Older, ", "))
 		}
 		for i := range d.Problems {
 			io.Printf("%s: %s\n", d.Name, d.Problems[i].String())

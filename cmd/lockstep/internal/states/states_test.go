@@ -3,6 +3,7 @@ package states_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -133,5 +134,32 @@ func TestLocked(t *testing.T) {
 	}
 	if _, err := states.Copy(t.Context(), filepath.Join(room, "0", "hub.db"), filepath.Join(room, "0", "catalog.db"), false, silent); err != nil {
 		t.Errorf("in the same directory: %v", err)
+	}
+}
+
+// TestCheckOlder: a check says which tables it has not examined, because they are those of an earlier version.
+func TestCheckOlder(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "catalog.db")
+	newDatabase(t, file)
+	db, err := sqlite.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.Exec(`DROP TABLE catalog_refreshed; UPDATE schema_version SET version = 1 WHERE name = 'catalog'`)
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := states.Check(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	c.Print(term.IO{Out: &out, Err: &out})
+	if text := out.String(); c.Problems > 0 || !strings.Contains(text, "not examined (catalog)") {
+		t.Errorf("%+v, printed %s", c, text)
 	}
 }
