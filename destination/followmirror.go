@@ -153,6 +153,7 @@ func (m *followedMirror) Pull(ctx context.Context, uri string, req follow.PullRe
 			if merr := s.state.MoveHome(ctx, &s.report); merr != nil {
 				return merr
 			}
+			reportUnrecorded(ctx, s, m.sets.States(req.All))
 			if cerr := s.state.Rest(ctx); cerr != nil {
 				return cerr
 			}

@@ -12,7 +12,7 @@ import (
 
 // reclaims reports whether a run adopts files of a set before it fetches.
 func (r *setRun) reclaims() bool {
-	return r.state.Own.Ours && !r.set.Unselected && (!r.set.Complete || r.damaged[r.set.Number])
+	return r.state.Own.Ours && !r.set.Unselected && (!r.set.Complete || r.set.Restored || r.damaged[r.set.Number])
 }
 
 // directory is where the mirror has its files.

@@ -85,6 +85,7 @@ func addFallback(s *session, set string, f Fallback) {
 // comparing all of it.
 func syncSet(ctx context.Context, s *session, set *setState) error {
 	set.Planned, set.Found = false, nil
+	defer func(before bool) { s.restored = s.restored || before && !set.Restored }(set.Restored)
 	r := newSetRun(s, set)
 	defer r.reader.Packages.Shelf.Clear()
 	began, before := set.Watermark, changesOf(r)
@@ -190,7 +191,7 @@ func documentsOf(r *setRun) *run.Run {
 // compares reports whether the set is compared as a whole in any case.
 func (r *setRun) compares() bool {
 	o := &r.d.opts
-	return o.Baseline || r.d.compare || r.set.IsRipe(r.d.clock()) || r.set.Kept && o.Delete != DeleteKeep
+	return o.Baseline || r.d.compare || r.set.Restored || r.set.IsRipe(r.d.clock()) || r.set.Kept && o.Delete != DeleteKeep
 }
 
 // prefetchOf returns what fetches resources while a list is read; nil if nothing does.

@@ -31,6 +31,7 @@ type session struct {
 	withdrawn  map[int]bool      // numbers of the sets that the Source has withdrawn, and whose files stay
 	damaged    map[int]bool      // numbers of the sets with files that the local check found damaged
 	unrepaired int               // files that are damaged or cannot be examined, and that no set can repair
+	restored   bool              // all of a set was compared whose state had been restored, which is not reported yet
 }
 
 // newSession returns a session for the Source at address whose changes are passed to
@@ -234,6 +235,7 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	if err := s.state.MoveHome(ctx, &s.report); err != nil {
 		return err
 	}
+	reportUnrecorded(ctx, s, sets)
 	if err := s.state.Close(ctx); err != nil {
 		return err
 	}

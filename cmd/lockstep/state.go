@@ -109,7 +109,7 @@ checked before anything appears in STATE.
 
 What was published after the backup was made is not in the state. Therefore a Source
 restarts the history of its changes with the next publication, and Destinations compare
-everything once. A mirror continues from the time of the backup.`,
+everything once. A mirror compares everything with its next run.`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := states.Restore(cmd.Context(), args[0], args[1])

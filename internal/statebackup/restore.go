@@ -15,7 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/destination"
 	"lockstep/destination/filename"
+	"lockstep/destination/journal"
+	"lockstep/destination/journal/part"
 	"lockstep/internal/private"
 	"lockstep/internal/statedir"
 	"lockstep/storage"
@@ -33,7 +36,8 @@ var (
 // empty, to the directory of a mirror that has no state, or to an empty PostgreSQL database. The
 // databases are brought up to date and checked first. A directory is complete or not there at all. A PostgreSQL database
 // is refused by all processes until it is complete; if Restore was interrupted, it continues. A Source that
-// is restored restarts the history of its changes, so that Destinations compare everything.
+// is restored restarts the history of its changes, so that Destinations compare everything. A mirror
+// that is restored compares everything with its next run.
 func Restore(ctx context.Context, file, place string, now time.Time) (r Result, err error) {
 	about, err := ReadAbout(file)
 	if err != nil {
@@ -231,7 +235,7 @@ func (r *Result) finish(ctx context.Context, temp, target string, now time.Time)
 		if !isDatabase(rel) || d.IsDir() {
 			return nil
 		}
-		return check(ctx, filepath.Join(temp, filepath.FromSlash(rel)), rel)
+		return prepare(ctx, filepath.Join(temp, filepath.FromSlash(rel)), rel)
 	})
 	if err != nil {
 		return err
@@ -256,8 +260,9 @@ func (r *Result) finish(ctx context.Context, temp, target string, now time.Time)
 	return private.SyncDir(filepath.Dir(target))
 }
 
-// check brings the schema of a database up to date, and refuses one that is damaged.
-func check(ctx context.Context, file, name string) error {
+// prepare brings the schema of a database up to date, refuses one that is damaged, and records in the Journals of mirrors
+// that they were restored.
+func prepare(ctx context.Context, file, name string) error {
 	updated, err := sqlite.Options{Unfinished: true}.Open(file)
 	if err != nil {
 		return err
@@ -273,7 +278,31 @@ func check(ctx context.Context, file, name string) error {
 	if err = errors.Join(err, db.Close()); err == nil && len(found) > 0 {
 		err = fmt.Errorf("%w: %s: %s", ErrDamaged, name, found[0].String())
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return markMirrors(ctx, file)
+}
+
+// markMirrors records in the Journals of a database that their mirrors were restored: of the only one, or of those that
+// have parts of it.
+func markMirrors(ctx context.Context, file string) error {
+	db, err := sqlite.Options{Unfinished: true}.Open(file)
+	if err != nil {
+		return err
+	}
+	whole := db.Journal()
+	names, err := whole.Documents(ctx)
+	journals := map[string]journal.Journal{"": whole}
+	for _, name := range names {
+		if mirror, _, isPart := strings.Cut(name, " "); isPart {
+			journals[mirror] = part.Of(whole, mirror)
+		}
+	}
+	for _, j := range journals {
+		err = errors.Join(err, destination.MarkRestored(ctx, j))
+	}
+	return errors.Join(err, db.Close())
 }
 
 // syncDirs makes the directories below dir durable.
@@ -303,7 +332,7 @@ func (r *Result) restoreDatabase(ctx context.Context, place string, now time.Tim
 		return err
 	}
 	file := filepath.Join(temp, databaseName)
-	if err := check(ctx, file, databaseName); err != nil {
+	if err := prepare(ctx, file, databaseName); err != nil {
 		return err
 	}
 	if err := r.markDatabase(file, now); err != nil {

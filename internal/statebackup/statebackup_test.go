@@ -19,8 +19,10 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/destination/journal"
 	"lockstep/internal/statebackup"
 	"lockstep/storage"
+	"lockstep/storage/postgres"
 	"lockstep/storage/postgres/postgrestest"
 	"lockstep/storage/sqlite"
 )
@@ -57,7 +59,11 @@ func newState(t *testing.T, database string) (dir string, db *sqlite.DB) {
 			t.Fatal(err)
 		}
 	}
-	db, err := sqlite.Open(filepath.Join(dir, filepath.FromSlash(database)))
+	database = filepath.Join(dir, filepath.FromSlash(database))
+	if err := os.MkdirAll(filepath.Dir(database), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sqlite.Open(database)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,6 +214,72 @@ func TestMirror(t *testing.T) {
 	if got, want := tree(t, target), ".lockstep/destination\n.lockstep/state.db\nresource.txt\n"; got != want {
 		t.Errorf("restored\n%swant\n%s", got, want)
 	}
+}
+
+// putMirrors puts what a mirror remembers into a Journal, as a whole and as a part of it.
+func putMirrors(t *testing.T, j journal.Journal) {
+	t.Helper()
+	b := journal.Batch{Save: map[string][]byte{}}
+	for _, prefix := range []string{"", "up "} {
+		b.Save[prefix+"mirror"], b.Save[prefix+"set/1"], b.Save[prefix+"local"] = []byte(`{"numbers":{"http://x.org/cl":1}}`), []byte(`{"complete":true}`), []byte(`{}`)
+	}
+	if err := j.Record(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantMarked checks that the Journal says of both mirrors that they were restored.
+func wantMarked(t *testing.T, j journal.Journal) {
+	t.Helper()
+	for _, prefix := range []string{"", "up "} {
+		set, err := j.Load(t.Context(), prefix+"set/1")
+		local, lerr := j.Load(t.Context(), prefix+"local")
+		if err != nil || lerr != nil || !strings.Contains(string(set), `"restored":true`) || !strings.Contains(string(set), `"complete":true`) || local != nil {
+			t.Errorf("%qset/1 is %s, local is %q; %v, %v", prefix, set, local, err, lerr)
+		}
+	}
+}
+
+// TestMirrorsMarked: mirrors whose states are restored compare everything: that of a mirror, and those of the upstreams
+// of an Aggregator, in a directory or in PostgreSQL.
+func TestMirrorsMarked(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{".lockstep/state.db", "upstreams/set/up/.lockstep/state.db"} {
+		dir, db := newState(t, name)
+		putMirrors(t, db.Journal())
+		file, target := filepath.Join(t.TempDir(), "backup.tar.gz"), filepath.Join(t.TempDir(), "state")
+		if _, err := statebackup.Backup(t.Context(), dir, file, now); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := statebackup.Restore(t.Context(), file, target, now); err != nil {
+			t.Fatal(err)
+		}
+		restored, err := sqlite.Open(filepath.Join(target, filepath.FromSlash(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer restored.Close()
+		wantMarked(t, restored.Journal())
+	}
+	from, to, file := postgrestest.URL(t), postgrestest.URL(t), filepath.Join(t.TempDir(), "backup.tar.gz")
+	db, err := postgres.Open(t.Context(), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	putMirrors(t, db.Journal())
+	if _, err := statebackup.Backup(t.Context(), from, file, now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := statebackup.Restore(t.Context(), file, to, now); err != nil {
+		t.Fatal(err)
+	}
+	restored, err := postgres.Open(t.Context(), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer restored.Close()
+	wantMarked(t, restored.Journal())
 }
 
 // TestUpstreams: the files that an Aggregator mirrors are backed up and restored whatever their names are; only in

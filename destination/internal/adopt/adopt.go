@@ -36,7 +36,12 @@ type Mirror struct {
 	Any     bool // adopt files under other names, too, and by length and time
 	Replace bool // files that do not match become part of the mirror and are then replaced
 	DryRun  bool // change nothing
-	All     bool // verify all hashes that the Source states, not only the strongest
+
+	// Restored replaces, like Replace, files that do not match: the Journal is older than the files. Those of
+	// resources that are pending stay: another program's file may be why.
+	Restored bool
+
+	All bool // verify all hashes that the Source states, not only the strongest
 
 	Stops  func(error) bool                            // whether an error of the store must end the run
 	Count  func(byTime bool)                           // counts a file; byTime: no hash confirms it
@@ -56,6 +61,8 @@ type adoption struct {
 	rows  []journal.Held
 	ready []copied // not committed yet
 	found Adopted  // in a dry run
+
+	pending map[uint64]struct{} // hashes of the URIs of resources that are pending, if the Journal was restored
 }
 
 // Adopted lists the files that a dry run would have adopted.
@@ -118,6 +125,15 @@ func (m *Mirror) Run(ctx context.Context, actions iter.Seq2[plan.Action, error])
 			d.taken[maphash.String(d.seed, h.Path)] = struct{}{}
 		}
 	}
+	if m.Restored {
+		d.pending = map[uint64]struct{}{}
+		for o, err := range m.Journal.Owed(ctx, m.Set) {
+			if err != nil {
+				return Adopted{}, err
+			}
+			d.pending[maphash.String(d.seed, o.URI)] = struct{}{}
+		}
+	}
 	candidates := func(yield func(plan.Action, error) bool) {
 		for a, err := range actions {
 			if (err != nil || a.Verb == plan.Fetch && d.isCandidate(&a)) && !yield(a, err) {
@@ -169,7 +185,7 @@ func (d *adoption) look(ctx context.Context, a *plan.Action) (foundFile, error) 
 		case err == nil && !f.wrong:
 			h.Hashes = l.Hashes
 			return foundFile{row: h, right: true, byTime: !l.Verified, from: path}, nil
-		case path == own && d.m.Replace && isWrong(err):
+		case path == own && d.replaces(a) && isWrong(err):
 			f = foundFile{row: h, wrong: true}
 		}
 	}
@@ -192,13 +208,23 @@ func (d *adoption) lookOwn(ctx context.Context, a *plan.Action, own string) (fou
 	if ctx.Err() != nil {
 		return foundFile{}, ctx.Err()
 	}
+	h := plan.NewHeld(a, d.m.Set, own)
+	h.Length = l.Length
+	if (err == nil && !l.Verified || isWrong(err)) && !a.IsHeld() && d.replaces(a) {
+		return foundFile{row: h, wrong: true}, nil
+	}
 	if err != nil || !l.Verified {
 		return foundFile{}, nil // it is fetched, or reported as occupying the path
 	}
-	h := plan.NewHeld(a, d.m.Set, own)
-	h.Length, h.Hashes = l.Length, l.Hashes
+	h.Hashes = l.Hashes
 	h.SetFile(&blob.Info{ModTime: l.Modified, Version: l.tag})
 	return foundFile{row: h, right: true}, nil
+}
+
+// replaces reports whether a file that does not match is replaced.
+func (d *adoption) replaces(a *plan.Action) bool {
+	_, pending := d.pending[maphash.String(d.seed, a.URI)]
+	return d.m.Replace || d.m.Restored && !pending
 }
 
 func isWrong(err error) bool {

@@ -7,6 +7,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/scratch"
 	"lockstep/destination/journal"
 	"lockstep/internal/extsort"
 )
@@ -34,6 +35,16 @@ func foreignFiles(ctx context.Context, store blob.Store, names *extsort.Sorter, 
 		each(info)
 	}
 	return err
+}
+
+// Unrecorded calls each for the files in a store that are of no resource that the Journal has.
+func Unrecorded(ctx context.Context, store blob.Store, j journal.Journal, each func(blob.Info)) error {
+	names := scratch.RoomOf(j).Sorter()
+	defer names.Close()
+	if err := addNames(ctx, j, names, nil, true); err != nil {
+		return err
+	}
+	return foreignFiles(ctx, store, names, each)
 }
 
 // addNames adds the names of the files that a killed run was writing, and, if held

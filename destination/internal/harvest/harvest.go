@@ -294,7 +294,7 @@ func (r *Run) takeAll(ctx context.Context, h *saved.Harvest, s *Status, broken b
 	w.Prune = whole && (s.Complete || h.Other || r.AbsentIsGone)
 	w.Done = func() {
 		if h.Known = whole; whole {
-			r.Set.Complete, r.Set.Selection, h.Other = true, r.Selection, false
+			r.Set.Complete, r.Set.Selection, r.Set.Restored, h.Other = true, r.Selection, false, false
 		}
 		r.reached(h, s)
 	}

@@ -29,8 +29,8 @@ const (
 	dailyCheck = 23 * time.Hour
 )
 
-// docLocal is the document in which the Journal stores a [report.LocalReport].
-const docLocal = "local"
+// Doc is the document in which the Journal stores a [report.LocalReport].
+const Doc = "local"
 
 // An Outcome is the result of a check, or of the last one if none was due.
 type Outcome struct {
@@ -43,7 +43,7 @@ type Outcome struct {
 // and records that time. Unless possible, it only returns the result of the last check.
 func RunIfDue(ctx context.Context, m Mirror, when string, possible bool, now time.Time) (Outcome, error) {
 	last := &report.LocalReport{}
-	if _, err := saved.Load(ctx, m.Journal, docLocal, last); err != nil {
+	if _, err := saved.Load(ctx, m.Journal, Doc, last); err != nil {
 		return Outcome{}, err
 	}
 	out := Outcome{Report: last}
@@ -66,7 +66,7 @@ func RunIfDue(ctx context.Context, m Mirror, when string, possible bool, now tim
 		return out, nil
 	}
 	done := saved.Encode(&report.LocalReport{CheckedAt: at, Files: r.Files})
-	err = m.Journal.Record(ctx, journal.Batch{Save: map[string][]byte{docLocal: done}})
+	err = m.Journal.Record(ctx, journal.Batch{Save: map[string][]byte{Doc: done}})
 	if err != nil && failure.IsFull(err) {
 		m.Warn("", fmt.Sprintf("record when the files of the mirror were checked: %v", err)) // the next run checks again
 		return out, nil

@@ -23,7 +23,7 @@ func (s *Set) adopt(ctx context.Context, p *planner.Planner, paths *filename.Map
 	}
 	by := &r.Report.By
 	m := adopt.Mirror{Files: r.Mirror.Store, Journal: r.Mirror.Journal, Paths: paths, Counts: r.Counts, Set: s.State.Number, In: r.Mirror.In,
-		Any: r.Adopt, Replace: r.Replace, DryRun: r.DryRun, All: r.VerifyAll, Stops: failure.IsFatal,
+		Any: r.Adopt, Replace: r.Replace, Restored: s.State.Restored, DryRun: r.DryRun, All: r.VerifyAll, Stops: failure.IsFatal,
 		Record: func(ctx context.Context, rows []journal.Held) error {
 			b := journal.Batch{Put: rows, Save: map[string][]byte{saved.DocCounts: saved.Encode(r.Counts)}}
 			return r.Record(ctx, b, "record what is taken over", nil)

@@ -48,7 +48,7 @@ func (r *Run) advance(c *entries.Chain, since resourcesync.Datetime) {
 		st.SeenTime, st.Seen = newest, c.Seen
 	}
 	if st.Lists == "" {
-		st.Complete, st.Selection = true, r.Selection
+		st.Complete, st.Selection, st.Restored = true, r.Selection, false
 	}
 }
 

@@ -178,7 +178,7 @@ func (r *Run) changesSinceList(ctx context.Context, snap *entries.Snapshot, sinc
 // since then.
 func (r *Run) compared(snap *entries.Snapshot, c *entries.Chain) {
 	st := r.Set
-	st.Complete, st.Selection, st.Described = true, r.Selection, true
+	st.Complete, st.Selection, st.Described, st.Restored = true, r.Selection, true, false
 	st.ListKind = snap.Kind()
 	st.ListAt, st.ListTag, st.ListParts, st.ListFrom = saved.Time(snap.At), snap.Validators, snap.Parts, ""
 	if r.Documents.ListURI != st.Lists {

@@ -52,6 +52,8 @@ type Set struct {
 
 	Kept bool `json:"kept,omitempty"` // resources are here that the Source has deleted, because deletions were not wanted
 
+	Restored bool `json:"restored,omitempty"` // the state was restored from a copy, and not everything was compared since: files that are not recorded may be the mirror's
+
 	Described     bool `json:"described,omitempty"`      // the rows of all resources say what the Source states of them, as far as its documents do
 	DescribeTries int  `json:"describe_tries,omitempty"` // runs that tried to complete rows of an earlier version, or left it to the next
 

@@ -49,6 +49,15 @@ func (j *Journal) Load(ctx context.Context, name string) ([]byte, error) {
 	return value, nil
 }
 
+// Documents returns the names of all documents.
+func (j *Journal) Documents(ctx context.Context) (names []string, err error) {
+	err = j.db.Each(ctx, `SELECT name FROM journal_document ORDER BY name`, nil, func(rows *sql.Rows) (bool, error) {
+		names = append(names, "")
+		return true, rows.Scan(&names[len(names)-1])
+	})
+	return names, err
+}
+
 // Lookup implements [journal.Journal].
 func (j *Journal) Lookup(ctx context.Context, uris []string) ([]journal.Held, error) {
 	held := make([]journal.Held, len(uris))
