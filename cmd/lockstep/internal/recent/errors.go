@@ -2,6 +2,7 @@ package recent
 
 import (
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -29,16 +30,15 @@ type errorLog struct{ problems []Problem }
 // all returns the errors, those that are there first, and of these the newest.
 func (l *errorLog) all() []Problem {
 	all := slices.Clone(l.problems)
-	slices.SortStableFunc(all, func(a, b Problem) int {
+	sort.SliceStable(all, func(i, k int) bool {
+		a, b := &all[i], &all[k]
 		switch {
-		case a.Until.IsZero() != b.Until.IsZero() && a.Until.IsZero():
-			return -1
 		case a.Until.IsZero() != b.Until.IsZero():
-			return 1
+			return a.Until.IsZero()
 		case a.Until.IsZero():
-			return b.Since.Compare(a.Since)
+			return a.Since.After(b.Since)
 		}
-		return b.Until.Compare(a.Until)
+		return a.Until.After(b.Until)
 	})
 	return all
 }
