@@ -301,7 +301,7 @@ var rooms = []room{
 	{"bridge", "catalog destination destination/filename destination/journal discover intake intake/harvest/atompmh intake/harvest/ledger intake/harvest/oaipmh internal/fetch internal/private oaipmh resourcesync storage/sqlite", ""},
 	{"internal/mirrordir", "blob bridge destination destination/filename destination/journal destination/lock internal/fetch/shown internal/lastrun internal/note storage/sqlite", ""},
 	{"internal/statedir", "blob destination internal/private destination/journal", "github.com/gofrs/flock"},
-	{"internal/statebackup", "destination destination/filename destination/journal destination/journal/part internal/private internal/statedir storage storage/sqlite storage/postgres", ""},
+	{"internal/statebackup", "destination destination/filename destination/journal/part internal/private internal/statedir storage storage/sqlite storage/postgres", ""},
 	{"mirror", "blob destination destination/journal internal/fetch internal/mirrordir", ""},
 	{"publish", "intake/dir internal/mediatype internal/statedir source storage/sqlite blob", ""},
 	{"storage/postgres/postgrestest", "", "github.com/jackc/pgx/v5"},

@@ -329,18 +329,15 @@ func Copy(ctx context.Context, from, to *DB, progress func(table string, rows in
 	return done, sqldb.SetUnfinished(ctx, to.db, false)
 }
 
-// isCurrent returns an error that wraps [postgres.ErrOlder] if the database lacks tables or columns that are copied.
+// isCurrent returns an error that wraps [postgres.ErrOlder] if the database may lack tables or columns.
 func (d *DB) isCurrent(ctx context.Context) error {
 	schemas, err := d.Schemas(ctx)
-	if err != nil {
-		return err
-	}
-	for _, t := range tables.All() {
-		if !current(schemas, t.Schema) {
-			return fmt.Errorf("copy %s: it is that of an earlier version: %w", t.Name, postgres.ErrOlder)
+	for _, s := range schemas {
+		if s.Version < s.Latest {
+			err = fmt.Errorf("the tables of the %s are those of an earlier version: %w", s.Name, postgres.ErrOlder)
 		}
 	}
-	return nil
+	return err
 }
 
 // IsUnfinished reports whether a [Copy] to the database was not completed.

@@ -17,7 +17,6 @@ import (
 
 	"lockstep/destination"
 	"lockstep/destination/filename"
-	"lockstep/destination/journal"
 	"lockstep/destination/journal/part"
 	"lockstep/internal/private"
 	"lockstep/internal/statedir"
@@ -260,14 +259,14 @@ func (r *Result) finish(ctx context.Context, temp, target string, now time.Time)
 	return private.SyncDir(filepath.Dir(target))
 }
 
-// prepare brings the schema of a database up to date, refuses one that is damaged, and records in the Journals of mirrors
-// that they were restored.
+// prepare brings the schema of a database up to date, records in the Journals of mirrors that they were restored, and
+// refuses a database that is damaged.
 func prepare(ctx context.Context, file, name string) error {
-	updated, err := sqlite.Options{Unfinished: true}.Open(file)
+	to, err := sqlite.Options{Unfinished: true}.Open(file)
 	if err != nil {
 		return err
 	}
-	if err := updated.Close(); err != nil {
+	if err := errors.Join(markMirrors(ctx, to.Journal()), to.Close()); err != nil {
 		return err
 	}
 	db, err := storage.OpenReader(ctx, file)
@@ -278,31 +277,25 @@ func prepare(ctx context.Context, file, name string) error {
 	if err = errors.Join(err, db.Close()); err == nil && len(found) > 0 {
 		err = fmt.Errorf("%w: %s: %s", ErrDamaged, name, found[0].String())
 	}
-	if err != nil {
-		return err
-	}
-	return markMirrors(ctx, file)
+	return err
 }
 
-// markMirrors records in the Journals of a database that their mirrors were restored: of the only one, or of those that
-// have parts of it.
-func markMirrors(ctx context.Context, file string) error {
-	db, err := sqlite.Options{Unfinished: true}.Open(file)
-	if err != nil {
-		return err
+// markMirrors records that the mirrors were restored whose Journal this is, or which have parts of it.
+func markMirrors(ctx context.Context, j interface {
+	part.Whole
+	Documents(context.Context) ([]string, error)
+}) error {
+	names, err := j.Documents(ctx)
+	if err == nil {
+		err = destination.MarkRestored(ctx, j)
 	}
-	whole := db.Journal()
-	names, err := whole.Documents(ctx)
-	journals := map[string]journal.Journal{"": whole}
-	for _, name := range names {
-		if mirror, _, isPart := strings.Cut(name, " "); isPart {
-			journals[mirror] = part.Of(whole, mirror)
+	last := ""
+	for _, name := range names { // those of a part are together
+		if mirror, _, isPart := strings.Cut(name, " "); err == nil && isPart && mirror != last {
+			last, err = mirror, destination.MarkRestored(ctx, part.Of(j, mirror))
 		}
 	}
-	for _, j := range journals {
-		err = errors.Join(err, destination.MarkRestored(ctx, j))
-	}
-	return errors.Join(err, db.Close())
+	return err
 }
 
 // syncDirs makes the directories below dir durable.

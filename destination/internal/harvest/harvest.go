@@ -101,15 +101,7 @@ func (r *Run) checkPosition(ctx context.Context) error {
 	if r.Set.Harvest = &h; r.DryRun {
 		return nil
 	}
-	return r.record(ctx)
-}
-
-// record records the progress of the set.
-func (r *Run) record(ctx context.Context) error {
-	if err := r.Journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocSet(r.Set.Number): saved.Encode(r.Set)}}); err != nil {
-		return fmt.Errorf("record progress: %w", err)
-	}
-	return nil
+	return saved.UpdateSet(ctx, r.Journal, r.Set.Number, func(st *saved.Set) { st.Harvest = &h })
 }
 
 // Expect updates the memory of the Origin and stages all of its resources. The
@@ -236,8 +228,8 @@ func (r *Run) takePortion(ctx context.Context, h *saved.Harvest, s *Status) erro
 	if r.reselects() { // until everything is compared, part of the set is selected by the rules of an earlier run
 		r.Set.Complete, r.Set.Selection = false, ""
 	}
-	if err := r.record(ctx); err != nil {
-		return err
+	if err := r.Journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocSet(r.Set.Number): saved.Encode(r.Set)}}); err != nil {
+		return fmt.Errorf("record progress: %w", err)
 	}
 	return r.Origin.Applied(ctx, h.Seq, h.Fresh)
 }

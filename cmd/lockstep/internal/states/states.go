@@ -130,10 +130,15 @@ func (i *Info) Print(io term.IO) {
 	}
 	_ = w.Flush() // there is no one left to report to
 	for k := range i.Databases {
-		for _, s := range i.Databases[k].Schemas {
-			if s.Version > 0 && s.Version < s.Latest {
-				io.Notef("%s: the tables of the %s are those of an earlier version (%d of %d); lockstep state migrate brings them up to date", i.Databases[k].Name, s.Name, s.Version, s.Latest)
-			}
+		noteOlder(io, i.Databases[k].Name, i.Databases[k].Schemas)
+	}
+}
+
+// noteOlder says which tables of a database are left out.
+func noteOlder(io term.IO, name string, schemas []storage.Schema) {
+	for _, s := range schemas {
+		if s.Version > 0 && s.Version < s.Latest {
+			io.Notef("%s: the tables of the %s are left out: they are those of an earlier version (%d of %d); lockstep state migrate brings them up to date", name, s.Name, s.Version, s.Latest)
 		}
 	}
 }
@@ -152,7 +157,8 @@ type Checked struct {
 type DatabaseChecked struct {
 	Name     string            `json:"name"`
 	Problems []storage.Problem `json:"problems"`
-	Older    []string          `json:"older,omitempty"` // parts with tables of an earlier version, whose rows were not examined
+
+	schemas []storage.Schema
 }
 
 // Check reads all databases at a place. If they have problems, the error wraps [ErrDamaged].
@@ -163,7 +169,7 @@ func Check(ctx context.Context, place string) (*Checked, error) {
 	}
 	c := &Checked{Place: storage.WithoutPassword(place)}
 	for _, d := range all {
-		found, older, err := checkOne(ctx, d.place)
+		found, schemas, err := checkOne(ctx, d.place)
 		if errors.Is(err, sqlite.ErrDamaged) {
 			found, err = append(found, storage.Problem{What: err.Error()}), nil
 		}
@@ -173,7 +179,7 @@ func Check(ctx context.Context, place string) (*Checked, error) {
 		if found == nil {
 			found = []storage.Problem{}
 		}
-		c.Databases = append(c.Databases, DatabaseChecked{d.name, found, older})
+		c.Databases = append(c.Databases, DatabaseChecked{d.name, found, schemas})
 		c.Problems += len(found)
 	}
 	if c.Problems > 0 {
@@ -182,23 +188,15 @@ func Check(ctx context.Context, place string) (*Checked, error) {
 	return c, nil
 }
 
-func checkOne(ctx context.Context, place string) (found []storage.Problem, older []string, err error) {
+func checkOne(ctx context.Context, place string) (found []storage.Problem, schemas []storage.Schema, err error) {
 	db, err := storage.OpenReader(ctx, place)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	schemas, err := db.Schemas(ctx)
-	if err != nil {
-		return nil, nil, err
+	if schemas, err = db.Schemas(ctx); err == nil {
+		found, err = db.Check(ctx)
 	}
-	for _, s := range schemas {
-		if s.Version > 0 && s.Version < s.Latest {
-			older = append(older, s.Name)
-		}
-	}
-	found, err = db.Check(ctx)
-	return found, older, err
+	return found, schemas, errors.Join(err, db.Close())
 }
 
 // Print prints the problems.
@@ -207,9 +205,7 @@ func (c *Checked) Print(io term.IO) {
 		if len(d.Problems) == 0 {
 			io.Printf("%s: whole\n", d.Name)
 		}
-		if len(d.Older) > 0 {
-			io.Notef("%s: tables of an earlier version were not examined (%s); lockstep state migrate brings them up to date", d.Name, strings.Join(d.Older, ", "))
-		}
+		noteOlder(io, d.Name, d.schemas)
 		for i := range d.Problems {
 			io.Printf("%s: %s\n", d.Name, d.Problems[i].String())
 		}
@@ -337,7 +333,7 @@ func Copy(ctx context.Context, from, to string, resume bool, progress func(table
 	return c, err
 }
 
-// lockStates locks the states that places are, or are in, each once. It refuses databases that processes use.
+// lockStates locks the states that places are, or are in. It refuses databases that processes use.
 func lockStates(ctx context.Context, command string, places ...string) (release func(), err error) {
 	var held []func()
 	release = func() {
@@ -345,51 +341,40 @@ func lockStates(ctx context.Context, command string, places ...string) (release 
 			r()
 		}
 	}
-	locked := map[string]bool{}
 	for _, place := range places {
-		if err = lockState(ctx, command, place, locked, &held); err != nil {
+		r, err := lockState(ctx, command, place)
+		if err != nil {
 			release()
 			return nil, explain(err)
 		}
+		held = append(held, r)
 	}
 	return release, nil
 }
 
-// lockState locks one state, unless that is among those locked already. A file whose name no state has is used by no
-// process.
-func lockState(ctx context.Context, command, place string, locked map[string]bool, held *[]func()) error {
+// lockState locks one state. A file whose name no state has is used by no process.
+func lockState(ctx context.Context, command, place string) (release func(), err error) {
 	if storage.IsURL(place) {
-		return storage.CheckFree(ctx, place)
+		return func() {}, storage.CheckFree(ctx, place)
 	}
 	state := statebackup.Of(place)
 	if info, err := os.Stat(place); err == nil && info.IsDir() {
-		found, err := statebackup.Find(place)
-		if err != nil {
-			return err
+		if state, err = statebackup.Find(place); err != nil {
+			return nil, err
 		}
-		state = &statebackup.Place{Dir: place, Mirror: found.Mirror}
+		state.Dir = place // as the user has written it
 	}
-	if state == nil {
-		return nil
-	}
-	real, err := filepath.EvalSymlinks(state.Dir)
-	if err == nil && locked[real] {
-		return nil
-	}
-	locked[real] = true
-	if !state.Mirror {
-		release, err := statedir.Lock(state.Dir, command)
-		if err == nil {
-			*held = append(*held, release)
-		}
-		return err
+	switch {
+	case state == nil:
+		return func() {}, nil
+	case !state.Mirror:
+		return statedir.Lock(state.Dir, command)
 	}
 	l, err := lock.Acquire(state.Dir)
 	if err != nil {
-		return term.WithHint(err, "wait for it to end, or stop it: its progress is kept")
+		return nil, term.WithHint(err, "wait for it to end, or stop it: its progress is kept")
 	}
-	*held = append(*held, func() { _ = l.Close() })
-	return nil
+	return func() { _ = l.Close() }, nil
 }
 
 // A Migrated is what a migration has done.
