@@ -41,7 +41,11 @@ func (t *Mem) Renew(ctx context.Context, p Process, lease time.Duration) (View, 
 		t.processes = map[string]memProcess{}
 	}
 	now := time.Now()
-	t.processes[p.ID] = memProcess{p, now, now.Add(lease)}
+	until := now.Add(lease)
+	if before := t.processes[p.ID].until; before.After(until) {
+		until = before
+	}
+	t.processes[p.ID] = memProcess{p, now, until}
 	v := View{Run: t.run, Present: t.present}
 	for id, other := range t.processes {
 		if !now.Before(other.until) {

@@ -55,7 +55,8 @@ const (
 // repeated: what was done already is not done again.
 type Table interface {
 	// Renew records what a process says of itself, and that it is there for the time of a
-	// lease from now on, and returns what it sees. Only the clock of the table counts.
+	// lease from now on, or for longer if it was to be before, and returns what it sees. Only
+	// the clock of the table counts.
 	Renew(ctx context.Context, p Process, lease time.Duration) (View, error)
 
 	// Leave records that a process is not there any more.

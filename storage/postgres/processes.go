@@ -68,7 +68,7 @@ func (t *Processes) renew(ctx context.Context, p share.Process, lease time.Durat
 	}
 	const put = `INSERT INTO share_process (id, name, run, divisor, open, pauses, seen, until)
 		VALUES ($1, $2, $3, $4, $5, $6, ` + microseconds + `, ` + microseconds + ` + $7)
-		ON CONFLICT (id) DO UPDATE SET run = excluded.run, divisor = excluded.divisor, open = excluded.open, pauses = excluded.pauses, seen = excluded.seen, until = excluded.until`
+		ON CONFLICT (id) DO UPDATE SET run = excluded.run, divisor = excluded.divisor, open = excluded.open, pauses = excluded.pauses, seen = excluded.seen, until = GREATEST(share_process.until, excluded.until)`
 	// One statement, so that a lease can be kept if an answer takes seconds. What it writes it does not read.
 	const query = `WITH own AS (` + put + `) SELECT l.token, l.until, ` + microseconds + `, p.id, p.name, p.run, p.divisor, p.open, p.pauses, p.seen, p.until
 		FROM lease l LEFT JOIN share_process p ON p.id <> $1 ORDER BY p.id`

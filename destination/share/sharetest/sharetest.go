@@ -44,7 +44,15 @@ func processes(t *testing.T, table share.Table) {
 	if diff := cmp.Diff([]share.Process{one, two}, v.Alive); diff != "" {
 		t.Errorf("two processes: %s", diff)
 	}
+	renew(share.Process{ID: "3"}, lease)
+	renew(share.Process{ID: "3"}, time.Millisecond) // it may count on the longer one: the answer may get lost
 	time.Sleep(100 * time.Millisecond)
+	if v = renew(one, lease); len(v.Alive) != 2 || v.Alive[1].ID != "3" {
+		t.Errorf("a lease was shortened: %v", v.Alive)
+	}
+	if err := table.Leave(ctx, "3"); err != nil {
+		t.Fatal(err)
+	}
 	one.Run, one.Open = 4, 0
 	v = renew(one, lease)
 	if diff := cmp.Diff([]share.Process{one}, v.Alive); diff != "" {
