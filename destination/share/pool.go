@@ -104,6 +104,9 @@ func (p *Pool) Begin(ctx context.Context) error {
 	}
 	for waiting := false; ; waiting = true {
 		view, _ := p.member.View()
+		if view.Run != p.run {
+			return ErrExpired // its successor waits for this process
+		}
 		busy := ""
 		for _, o := range view.Alive {
 			if o.ID != p.member.id && o.Run != p.run {

@@ -248,6 +248,22 @@ func TestPoolTakeover(t *testing.T) {
 	}
 }
 
+// A coordinator that waits for another process learns that it has a successor, which waits for
+// it: it does not wait on.
+func TestPoolTakeoverWhileWaiting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.table.Coordinate(1, true)
+	m, _ := w.join(time.Minute)
+	w.join(time.Minute) // works for no coordinator yet, and never will
+	time.AfterFunc(200*time.Millisecond, func() { w.table.Coordinate(2, true) })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := share.NewPool(m, 1).Begin(ctx); !errors.Is(err, share.ErrExpired) {
+		t.Errorf("Begin: %v, want %v", err, share.ErrExpired)
+	}
+}
+
 // A brokenTable cannot be used while broken is set.
 type brokenTable struct {
 	share.Table
