@@ -395,15 +395,20 @@ func (p *Pool) Commit(ctx context.Context, ws []blob.Writer, own func(context.Co
 	var failed error
 	if len(mine) > 0 {
 		err := own(ctx, mine...)
+		done := len(mine)
 		var ce *blob.CommitError
 		switch {
 		case err == nil:
-			own = nil
 		case errors.As(err, &ce) && ce.Done < len(mine):
-			errs[places[ce.Done]] = ce.Err
+			done, errs[places[ce.Done]] = ce.Done, ce.Err
 		default:
-			failed = err
+			done, failed = 0, err
 		}
+		p.mu.Lock()
+		for _, bw := range mine[:done] {
+			p.visible[bw] = true
+		}
+		p.mu.Unlock()
 	}
 	for i, wait := range waits {
 		if wait == nil {
@@ -420,11 +425,6 @@ func (p *Pool) Commit(ctx context.Context, ws []blob.Writer, own func(context.Co
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if own == nil {
-		for _, bw := range mine {
-			p.visible[bw] = true
-		}
-	}
 	for i, err := range errs {
 		if err != nil {
 			return &blob.CommitError{Done: i, Name: ws[i].Name(), Err: err}

@@ -218,6 +218,61 @@ func TestPoolDeath(t *testing.T) {
 	}
 }
 
+// A Commit of which a content of this process fails is repeated with those that it has not committed.
+func TestPoolCommitAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.table.Coordinate(1, true)
+	m, f := w.join(time.Minute)
+	dying, die := context.WithCancel(ctx)
+	w.assist(dying, time.Second)
+	pool := share.NewPool(m, 1)
+	keep(t, ctx, m, pool.Run)
+	for pool.Workers() < 1 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	outcomes, _ := w.session(ctx, pool, f, 50)
+	die()
+	var ws []blob.Writer
+	for i := range 5 {
+		if i == 1 {
+			ws = append(ws, outcomes[0].Writer) // gone
+			continue
+		}
+		own, err := w.store.Create(ctx, fmt.Sprint("own/", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ws = append(ws, own)
+	}
+	refused := errors.New("refused")
+	var given [][]string
+	own := func(ctx context.Context, ws ...blob.Writer) error {
+		var names []string
+		for _, bw := range ws {
+			names = append(names, bw.Name())
+		}
+		given = append(given, names)
+		done := slices.Index(names, "own/4")
+		if done < 0 {
+			return w.store.Commit(ctx, ws...)
+		}
+		return errors.Join(w.store.Commit(ctx, ws[:done]...), &blob.CommitError{Done: done, Name: "own/4", Err: refused})
+	}
+	var ce *blob.CommitError
+	if err := pool.Commit(ctx, ws, own); !errors.As(err, &ce) || ce.Done != 1 || !errors.Is(err, transfer.ErrGone) {
+		t.Fatalf("the first Commit: %v", err)
+	}
+	if err := pool.Commit(ctx, ws[2:], own); !errors.As(err, &ce) || ce.Done != 2 || !errors.Is(err, refused) {
+		t.Fatalf("the second: %v", err)
+	}
+	if want := [][]string{{"own/0", "own/2", "own/3", "own/4"}, {"own/4"}}; fmt.Sprint(given) != fmt.Sprint(want) {
+		t.Errorf("this process has committed %v, want %v", given, want)
+	}
+}
+
 // A new coordinator waits until no process works for the last one, and processes drop what they had
 // for that.
 func TestPoolTakeover(t *testing.T) {
