@@ -400,7 +400,7 @@ func (p *Pool) Commit(ctx context.Context, ws []blob.Writer, own func(context.Co
 		switch {
 		case err == nil:
 		case errors.As(err, &ce) && ce.Done < len(mine):
-			done, errs[places[ce.Done]] = ce.Done, ce.Err
+			done, errs[places[ce.Done]] = ce.Done, ce
 		default:
 			done, failed = 0, err
 		}
@@ -426,6 +426,9 @@ func (p *Pool) Commit(ctx context.Context, ws []blob.Writer, own func(context.Co
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, err := range errs {
+		if ce, own := errors.AsType[*blob.CommitError](err); own { // it may be another one that failed
+			return &blob.CommitError{Done: i, Name: ce.Name, Err: ce.Err}
+		}
 		if err != nil {
 			return &blob.CommitError{Done: i, Name: ws[i].Name(), Err: err}
 		}

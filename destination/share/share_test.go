@@ -273,6 +273,29 @@ func TestPoolCommitAgain(t *testing.T) {
 	}
 }
 
+// The error of a Commit has the name of the content that failed, which need not be the first that
+// is not visible.
+func TestPoolCommitNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m, _ := w.join(time.Minute)
+	var ws []blob.Writer
+	for i := range 3 {
+		own, err := w.store.Create(t.Context(), fmt.Sprint("own/", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ws = append(ws, own)
+	}
+	refused := errors.New("refused")
+	err := share.NewPool(m, 1).Commit(t.Context(), ws, func(context.Context, ...blob.Writer) error {
+		return &blob.CommitError{Name: "own/2", Err: refused}
+	})
+	if want := (&blob.CommitError{Name: "own/2", Err: refused}); err == nil || err.Error() != want.Error() {
+		t.Errorf("Commit: %v, want %v", err, want)
+	}
+}
+
 // A new coordinator waits until no process works for the last one, and processes drop what they had
 // for that.
 func TestPoolTakeover(t *testing.T) {
