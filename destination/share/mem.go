@@ -121,6 +121,6 @@ func (t *Mem) Receive(ctx context.Context, to string, received []Message) (ms []
 func (t *Mem) Clear(ctx context.Context, run int64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.messages = slices.DeleteFunc(t.messages, func(m Message) bool { return m.Run != run })
+	t.messages = slices.DeleteFunc(t.messages, func(m Message) bool { return m.Run < run })
 	return ctx.Err()
 }

@@ -69,6 +69,6 @@ type Table interface {
 	// those of each sender in the order of their numbers.
 	Receive(ctx context.Context, to string, received []Message) ([]Message, error)
 
-	// Clear removes the messages of all runs but one.
+	// Clear removes the messages of all runs before one.
 	Clear(ctx context.Context, run int64) error
 }

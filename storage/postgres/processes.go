@@ -184,6 +184,6 @@ func (t *Processes) receive(ctx context.Context, to string, received []share.Mes
 
 // Clear implements [share.Table].
 func (t *Processes) Clear(ctx context.Context, run int64) error {
-	_, err := t.write.ExecContext(ctx, `DELETE FROM share_message WHERE run <> $1`, run)
+	_, err := t.write.ExecContext(ctx, `DELETE FROM share_message WHERE run < $1`, run)
 	return t.fail("remove messages", err)
 }

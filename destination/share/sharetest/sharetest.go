@@ -76,6 +76,7 @@ func messages(t *testing.T, table share.Table) {
 		{To: "a", From: "c", Number: 2, Run: 2, Kind: share.ToCommit, Body: []byte("x")},
 		{To: "b", From: "c", Number: 3, Run: 2, Kind: share.ToDrop, Body: []byte("y")},
 		{To: "a", From: "d", Number: 1, Run: 2, Kind: share.Fetched, Body: []byte("z")},
+		{To: "e", From: "d", Number: 2, Run: 3, Kind: share.ToFetch, Body: []byte("w")}, // of a successor
 	}
 	send := func(ms ...share.Message) {
 		t.Helper()
@@ -93,7 +94,7 @@ func messages(t *testing.T, table share.Table) {
 			t.Errorf("messages to %s: %s", to, diff)
 		}
 	}
-	send(all[3], all[1], all[0])
+	send(all[3], all[1], all[0], all[4])
 	send(all[2], all[0]) // once more
 	send()
 	forA := []share.Message{all[0], all[1], all[3]}
@@ -104,7 +105,8 @@ func messages(t *testing.T, table share.Table) {
 	if err := table.Clear(ctx, 2); err != nil {
 		t.Fatal(err)
 	}
-	receive("a", nil, all[3:])
+	receive("a", nil, all[3:4])
 	receive("b", nil, all[2:3])
+	receive("e", nil, all[4:])
 	receive("c", nil, nil)
 }
