@@ -89,6 +89,7 @@ func (w *assistant) work(ctx context.Context, jobs int) error {
 		return err
 	}
 	var from string // the coordinator
+	var last int64  // number of its latest message that was handled: those that come again were sent twice
 	var received []Message
 	for pause := assistEvery; ; {
 		view, _ := w.m.View()
@@ -105,8 +106,8 @@ func (w *assistant) work(ctx context.Context, jobs int) error {
 		}
 		received = ms
 		for i := range ms {
-			if ms[i].Run == w.run {
-				from = ms[i].From
+			if ms[i].Run == w.run && ms[i].Number > last {
+				from, last = ms[i].From, ms[i].Number
 				if err := w.handle(within, &ms[i], work, &g); err != nil {
 					return err
 				}

@@ -62,6 +62,7 @@ type worker struct {
 	open  int // items
 	bytes int64
 	heard time.Time // it answered, or had something in hand
+	last  int64     // number of its latest message that was handled: those that come again were sent twice
 }
 
 // An item is a content that another process has, or is to have.
@@ -290,6 +291,10 @@ func (p *Pool) handle(m *Message) error {
 	defer p.mu.Unlock()
 	if w := p.workers[m.From]; w != nil {
 		w.heard = time.Now()
+		if m.Number <= w.last {
+			return nil
+		}
+		w.last = m.Number
 	}
 	switch m.Kind {
 	case Fetched:

@@ -62,7 +62,8 @@ type Table interface {
 	// Leave records that a process is not there any more.
 	Leave(ctx context.Context, id string) error
 
-	// Send records messages.
+	// Send records messages. One that it has recorded before an error is received again when it
+	// is sent again, also if the recipient had removed it.
 	Send(ctx context.Context, ms []Message) error
 
 	// Receive removes messages that were received, and returns the others to a process,

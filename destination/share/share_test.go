@@ -38,11 +38,14 @@ type world struct {
 	store blob.Mem
 	url   string
 	slow  atomic.Int64 // milliseconds that an answer takes
+
+	requests atomic.Int64 // that the Source has received
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.requests.Add(1)
 		time.Sleep(time.Duration(w.slow.Load()) * time.Millisecond)
 		if r.URL.Path == "/missing" {
 			http.NotFound(rw, r)
@@ -57,12 +60,18 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) join(lease time.Duration) (*share.Member, *transfer.Fetcher) {
 	w.t.Helper()
+	return w.joinBy(&w.table, lease)
+}
+
+// joinBy is join by another way to the table.
+func (w *world) joinBy(table share.Table, lease time.Duration) (*share.Member, *transfer.Fetcher) {
+	w.t.Helper()
 	client, err := fetch.New(fetch.Options{AllowPrivate: true, Jobs: 4})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(client.Close)
-	m, err := share.Join(w.t.Context(), &w.table, client, share.Options{Name: "test", Lease: lease, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	m, err := share.Join(w.t.Context(), table, client, share.Options{Name: "test", Lease: lease, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -293,6 +302,64 @@ func TestPoolCommitNames(t *testing.T) {
 	})
 	if want := (&blob.CommitError{Name: "own/2", Err: refused}); err == nil || err.Error() != want.Error() {
 		t.Errorf("Commit: %v, want %v", err, want)
+	}
+}
+
+// A lossyTable loses the answer of the first Send, which was done.
+type lossyTable struct {
+	share.Table
+	lost atomic.Bool
+}
+
+func (l *lossyTable) Send(ctx context.Context, ms []share.Message) error {
+	err := l.Table.Send(ctx, ms)
+	if err == nil && len(ms) > 0 && !l.lost.Swap(true) {
+		time.Sleep(time.Second) // meanwhile they are received, and removed
+		return errBroken
+	}
+	return err
+}
+
+// A message that is sent again, because it is not known whether it was, is handled once.
+func TestMessagesTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.table.Coordinate(1, true)
+	m, f := w.joinBy(&lossyTable{Table: &w.table}, time.Minute)
+	helper, hf := w.joinBy(&lossyTable{Table: &w.table}, time.Minute)
+	keep(t, ctx, helper, func(ctx context.Context) { _ = share.Assist(ctx, helper, hf, 8) })
+	pool := share.NewPool(m, 1)
+	keep(t, ctx, m, pool.Run)
+	for pool.Workers() < 1 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	outcomes, _ := w.session(ctx, pool, f, 200)
+	var ws []blob.Writer
+	for _, o := range outcomes {
+		ws = append(ws, o.Writer)
+	}
+	if err := pool.Commit(ctx, ws, w.store.Commit); err != nil || len(ws) == 0 {
+		t.Fatalf("Commit of %d: %v", len(ws), err)
+	}
+	if n := w.requests.Load(); n > int64(len(ws)+1) { // what is missing may have been requested as well
+		t.Errorf("%d requests for %d contents", n, len(ws))
+	}
+	if n, _ := pool.Traffic(); n != w.requests.Load() {
+		t.Errorf("the coordinator counts %d requests of %d", n, w.requests.Load())
+	}
+	open := func() int {
+		if err := m.Look(ctx); err != nil {
+			t.Fatal(err)
+		}
+		view, _ := m.View()
+		return view.Alive[slices.IndexFunc(view.Alive, func(p share.Process) bool { return p.ID == helper.ID() })].Open
+	}
+	for end := time.Now().Add(5 * time.Second); open() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the other process has %d contents in hand", open())
+		}
 	}
 }
 
