@@ -32,7 +32,7 @@ func Assist(ctx context.Context, m *Member, f *transfer.Fetcher, jobs int) error
 		if view.Present {
 			a := &assistant{m: m, fetch: f, run: view.Run, requests: f.Client.Requests(), bytes: f.Client.Bytes(), held: map[int64]blob.Writer{}, dropped: map[int64]bool{}}
 			if err := a.work(within, jobs); err != nil {
-				m.opts.Logger.WarnContext(ctx, "work for the coordinator has ended", slog.Any("err", err))
+				m.pause(ctx, err)
 			}
 			cancel()
 		} else {
@@ -73,7 +73,7 @@ type job struct {
 }
 
 // work works until the coordinator is another one, or m may not write any more. When it
-// returns, nothing is under way.
+// returns, nothing is under way. An error is one of the table.
 func (w *assistant) work(ctx context.Context, jobs int) error {
 	within, cancel := context.WithCancel(ctx)
 	defer w.end()
@@ -96,7 +96,7 @@ func (w *assistant) work(ctx context.Context, jobs int) error {
 		if view.Run != w.run || !view.Present || w.m.MayWrite() != nil {
 			return nil
 		}
-		ms, err := w.m.table.Receive(ctx, w.m.id, received)
+		ms, err := w.m.receive(ctx, received)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
@@ -109,7 +109,7 @@ func (w *assistant) work(ctx context.Context, jobs int) error {
 			if ms[i].Run == w.run && ms[i].Number > last {
 				from, last = ms[i].From, ms[i].Number
 				if err := w.handle(within, &ms[i], work, &g); err != nil {
-					return err
+					w.m.opts.Logger.WarnContext(ctx, "a message is ignored", slog.Any("err", err)) // the coordinator takes its contents for lost
 				}
 			}
 		}
@@ -277,7 +277,7 @@ func (w *assistant) report(ctx context.Context, to string) (busy bool, err error
 		ms = append(ms, w.m.message(to, w.run, Committed, encode(commitments)))
 	}
 	for {
-		err := w.m.table.Send(ctx, ms)
+		err := w.m.send(ctx, ms)
 		if err == nil || ctx.Err() != nil || w.m.MayWrite() != nil {
 			return open > 0 || len(ms) > 0, nil
 		}

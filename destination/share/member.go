@@ -210,6 +210,21 @@ func (m *Member) message(to string, run int64, kind Kind, body []byte) Message {
 	return Message{To: to, From: m.id, Number: m.numbers, Run: run, Kind: kind, Body: body}
 }
 
+// send sends messages. It waits for the answer as long as others do for a process that is dead: its
+// connection may have broken.
+func (m *Member) send(ctx context.Context, ms []Message) error {
+	within, cancel := context.WithTimeout(ctx, m.Lease())
+	defer cancel()
+	return m.table.Send(within, ms)
+}
+
+// receive returns the messages to this process, as [Table.Receive] does, and waits like send.
+func (m *Member) receive(ctx context.Context, received []Message) ([]Message, error) {
+	within, cancel := context.WithTimeout(ctx, m.Lease())
+	defer cancel()
+	return m.table.Receive(within, m.id, received)
+}
+
 // renew renews the lease and divides the limits. The lease is measured from before the table
 // was asked, so that it ends here before it ends there.
 func (m *Member) renew(ctx context.Context) error {
@@ -222,7 +237,9 @@ func (m *Member) renew(ctx context.Context) error {
 	lease := m.lease
 	m.mu.Unlock()
 	sent := time.Now()
-	view, err := m.table.Renew(ctx, p, lease)
+	within, cancel := context.WithTimeout(ctx, lease) // a later answer would be of no use
+	view, err := m.table.Renew(within, p, lease)
+	cancel()
 	if err != nil {
 		return err
 	}

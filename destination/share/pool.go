@@ -151,7 +151,7 @@ func (p *Pool) send(ctx context.Context) {
 		p.out = nil
 		p.mu.Unlock()
 		for ctx.Err() == nil {
-			err := p.table.Send(ctx, out)
+			err := p.member.send(ctx, out)
 			if err == nil {
 				break
 			}
@@ -186,7 +186,7 @@ func (p *Pool) receive(ctx context.Context) {
 		if quiet {
 			continue
 		}
-		ms, err := p.table.Receive(ctx, p.member.id, received)
+		ms, err := p.member.receive(ctx, received)
 		if err != nil {
 			p.member.pause(ctx, err)
 			continue

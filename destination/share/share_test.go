@@ -413,12 +413,14 @@ func TestPoolTakeoverWhileWaiting(t *testing.T) {
 type brokenTable struct {
 	share.Table
 	broken atomic.Bool
+	asked  atomic.Int64 // how often it was to be used while it was broken
 }
 
 var errBroken = errors.New("connection refused")
 
 func (b *brokenTable) Renew(ctx context.Context, p share.Process, lease time.Duration) (share.View, error) {
 	if b.broken.Load() {
+		b.asked.Add(1)
 		return share.View{}, errBroken
 	}
 	return b.Table.Renew(ctx, p, lease)
@@ -472,5 +474,88 @@ func TestOutageIsReportedOnce(t *testing.T) {
 	text, err := os.ReadFile(log.Name())
 	if n := strings.Count(string(text), "level=WARN"); err != nil || n != 1 || !strings.Contains(string(text), "connection refused") {
 		t.Errorf("%d warnings: %s, %v", n, text, err)
+	}
+}
+
+// A process that cannot say for which coordinator it works tries again after a while.
+func TestAssistPauses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.table.Coordinate(1, true)
+	table := &brokenTable{Table: &w.table}
+	m, f := w.joinBy(table, time.Minute)
+	table.broken.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_ = share.Assist(ctx, m, f, 1) // ctx ends it
+	if n := table.asked.Load(); n == 0 || n > 8 {
+		t.Errorf("the table was asked %d times within a second", n)
+	}
+}
+
+// A hangingTable does not answer the first Renew, Send and Receive after hang is set.
+type hangingTable struct {
+	share.Table
+	hang, renew, send, receive atomic.Bool
+}
+
+func (h *hangingTable) wait(ctx context.Context, done *atomic.Bool) error {
+	if !h.hang.Load() || done.Swap(true) {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (h *hangingTable) Renew(ctx context.Context, p share.Process, lease time.Duration) (share.View, error) {
+	if err := h.wait(ctx, &h.renew); err != nil {
+		return share.View{}, err
+	}
+	return h.Table.Renew(ctx, p, lease)
+}
+
+func (h *hangingTable) Receive(ctx context.Context, to string, received []share.Message) ([]share.Message, error) {
+	if err := h.wait(ctx, &h.receive); err != nil {
+		return nil, err
+	}
+	return h.Table.Receive(ctx, to, received)
+}
+
+func (h *hangingTable) Send(ctx context.Context, ms []share.Message) error {
+	if len(ms) > 0 {
+		if err := h.wait(ctx, &h.send); err != nil {
+			return err
+		}
+	}
+	return h.Table.Send(ctx, ms)
+}
+
+// A request to the table that is not answered, because its connection has broken unnoticed, is
+// given up and repeated.
+func TestTableHangs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const lease = 2 * time.Second
+	one, two := &hangingTable{Table: &w.table}, &hangingTable{Table: &w.table}
+	m, f := w.joinBy(one, lease)
+	helper, hf := w.joinBy(two, lease)
+	one.hang.Store(true)
+	two.hang.Store(true)
+	keep(t, ctx, m)
+	keep(t, ctx, helper, func(ctx context.Context) { _ = share.Assist(ctx, helper, hf, 8) })
+	w.table.Coordinate(1, true)
+	pool := share.NewPool(m, 1)
+	keep(t, ctx, m, pool.Run)
+	for end := time.Now().Add(10 * time.Second); pool.Workers() < 1; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the other process does not take part")
+		}
+	}
+	within, stop := context.WithTimeout(ctx, 20*time.Second)
+	defer stop()
+	if outcomes, _ := w.session(within, pool, f, 200); within.Err() != nil || len(outcomes) == 0 {
+		t.Errorf("%d contents, %v", len(outcomes), within.Err())
 	}
 }
