@@ -80,9 +80,10 @@ func conditionalUploads(next http.Handler) http.Handler {
 
 // A sharer is one process of a shared mirror.
 type sharer struct {
-	cmd      *exec.Cmd
-	out, err bytes.Buffer
-	ended    chan error
+	cmd   *exec.Cmd
+	out   bytes.Buffer
+	err   syncBuffer
+	ended chan error
 }
 
 func (w *sharedWorld) start(command string, more ...string) *sharer {
@@ -364,6 +365,32 @@ func sharedKill(t *testing.T, random *rand.Rand) {
 	w.check()
 }
 
+// A process whose turn it is while the database accepts no new connections for some seconds coordinates
+// after that.
+func TestSharedTurnRefused(t *testing.T) {
+	t.Parallel()
+	w := newSharedWorld(t, 100)
+	first := w.start("sync", "-q", "--rate", "2")
+	w.waitForProcesses(1)
+	db := newCutDatabase(t, w.state)
+	w.state = db.url
+	second := w.start("sync", "-q", "--log-level", "info")
+	waitFor(t, "a process that assists", func() bool { return strings.Contains(second.err.String(), "assisting another process") })
+	db.refuse()
+	if err := first.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the turn of the process", func() bool {
+		return strings.Contains(second.err.String(), "look at the other processes") || len(second.ended) > 0
+	})
+	time.Sleep(time.Second)
+	db.mend()
+	if code := w.end(second); code != exitOK {
+		t.Errorf("exit code %d\n%s", code, second.err.String())
+	}
+	w.check()
+}
+
 // readURIs returns the resources of the events in a file, which may not exist yet.
 func readURIs(t *testing.T, file string) map[string]bool {
 	t.Helper()
@@ -449,6 +476,13 @@ func (db *cutDatabase) cut() {
 	for _, c := range db.conns {
 		_ = c.Close() // as a cut does
 	}
+}
+
+// refuse lets no new connections through.
+func (db *cutDatabase) refuse() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.gone = true
 }
 
 // mend lets connections through again.

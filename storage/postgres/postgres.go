@@ -207,18 +207,29 @@ func (dialect) Again(err error, committing bool) bool {
 
 // Explain implements [sqldb.Dialect].
 func (dialect) Explain(err error) error {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
-		return err
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch e.Code {
+		case "53100": // disk_full
+			return &serverError{err, syscall.ENOSPC, "free space on the server of the database, and run the same command again: what is finished is kept"}
+		case "25006": // read_only_sql_transaction
+			return &serverError{err, syscall.EROFS, "give the address of the primary server: a standby, and a server that is read-only, take no changes"}
+		}
 	}
-	switch e.Code {
-	case "53100": // disk_full
-		return &serverError{err, syscall.ENOSPC, "free space on the server of the database, and run the same command again: what is finished is kept"}
-	case "25006": // read_only_sql_transaction
-		return &serverError{err, syscall.EROFS, "give the address of the primary server: a standby, and a server that is read-only, take no changes"}
+	if (dialect{}).Again(err, false) && !errors.Is(err, context.Canceled) {
+		return unavailableError{err}
 	}
 	return err
 }
+
+// ErrUnavailable reports that a request to the database was not answered, or refused for a reason that
+// passes: it may succeed later.
+var ErrUnavailable = errors.New("the database is not available")
+
+// An unavailableError is ErrUnavailable with the cause, which is all of its text.
+type unavailableError struct{ error }
+
+// Unwrap returns both.
+func (e unavailableError) Unwrap() []error { return []error{e.error, ErrUnavailable} }
 
 // A serverError is an error of the server, with what it means.
 type serverError struct {

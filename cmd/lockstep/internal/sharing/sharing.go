@@ -87,9 +87,10 @@ func (r *Run) Follow(ctx context.Context, coordinate func(context.Context, *mirr
 	return err
 }
 
-// IsLost reports whether err is due to another process that has taken over, or may have.
+// IsLost reports whether err is due to another process that has taken over, or may have, or to a
+// database that was not available: it says nothing of the mirror, and the work goes on.
 func IsLost(err error) bool {
-	return errors.Is(err, postgres.ErrLost) || errors.Is(err, share.ErrExpired)
+	return errors.Is(err, postgres.ErrLost) || errors.Is(err, share.ErrExpired) || errors.Is(err, postgres.ErrUnavailable)
 }
 
 // turns joins the others, again if need be, until coordinate has returned something else
@@ -160,6 +161,11 @@ func (r *Run) take(ctx context.Context, once bool, coordinate func(context.Conte
 			return errors.Join(err, r.closeTurn(ctx, t))
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case errors.Is(err, postgres.ErrUnavailable): // until the lease of this process ends
+			if err := r.pause(ctx, err); err != nil {
+				return err
+			}
+			continue
 		case !taken:
 			return stateplace.Explain(err)
 		}
