@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"lockstep/blob"
 	"lockstep/destination/internal/dispatch"
 	"lockstep/destination/internal/plan"
@@ -73,17 +71,39 @@ type job struct {
 }
 
 // work works until the coordinator is another one, or m may not write any more. When it
-// returns, nothing is under way. An error is one of the table.
+// returns, nothing is under way: a request to store a content that is canceled may still take effect,
+// so that those that have begun may take the time of a lease. An error is one of the table.
 func (w *assistant) work(ctx context.Context, jobs int) error {
 	within, cancel := context.WithCancel(ctx)
+	storing, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer w.end()
-	var g errgroup.Group
-	g.SetLimit(commitBy)
+	var g sync.WaitGroup
+	places := make(chan struct{}, commitBy)
+	store := func(n int64, bw blob.Writer) {
+		g.Go(func() {
+			select {
+			case places <- struct{}{}:
+				defer func() { <-places }()
+			case <-within.Done():
+			}
+			if within.Err() != nil {
+				_ = bw.Close() // it is fetched again
+				return
+			}
+			w.commit(w.store(storing, n, bw))
+		})
+	}
 	work := dispatch.New(jobs, func(j *job) error { return w.get(within, j) }, func(j *job, _ error) { w.answer(answer{N: j.n}) })
 	defer func() {
 		cancel()
+		defer giveUp()
+		if w.m.MayWrite() == nil {
+			defer time.AfterFunc(w.m.Lease(), giveUp).Stop()
+		} else {
+			giveUp()
+		}
 		work.Wait()
-		_ = g.Wait() // its functions return no error
+		g.Wait()
 	}()
 	if err := w.m.WorkFor(ctx, w.run); err != nil {
 		return err
@@ -108,7 +128,7 @@ func (w *assistant) work(ctx context.Context, jobs int) error {
 		for i := range ms {
 			if ms[i].Run == w.run && ms[i].Number > last {
 				from, last = ms[i].From, ms[i].Number
-				if err := w.handle(within, &ms[i], work, &g); err != nil {
+				if err := w.handle(within, &ms[i], work, store); err != nil {
 					w.m.opts.Logger.WarnContext(ctx, "a message is ignored", slog.Any("err", err)) // the coordinator takes its contents for lost
 				}
 			}
@@ -139,7 +159,7 @@ func (w *assistant) end() {
 	w.m.hold(0)
 }
 
-func (w *assistant) handle(ctx context.Context, m *Message, work *dispatch.Dispatcher[job], g *errgroup.Group) error {
+func (w *assistant) handle(ctx context.Context, m *Message, work *dispatch.Dispatcher[job], store func(int64, blob.Writer)) error {
 	switch m.Kind {
 	case ToFetch:
 		var rs []request
@@ -171,10 +191,7 @@ func (w *assistant) handle(ctx context.Context, m *Message, work *dispatch.Dispa
 			case m.Kind == ToDrop:
 				_ = bw.Close() // it is not wanted
 			default:
-				g.Go(func() error {
-					w.commit(w.store(ctx, n, bw))
-					return nil
-				})
+				store(n, bw)
 			}
 		}
 	case Fetched, Committed: // only others say that

@@ -559,3 +559,77 @@ func TestTableHangs(t *testing.T) {
 		t.Errorf("%d contents, %v", len(outcomes), within.Err())
 	}
 }
+
+// A heldStore holds back each Commit until it is released.
+type heldStore struct {
+	blob.Store
+	release           chan struct{}
+	started, canceled atomic.Int64
+}
+
+func (h *heldStore) Commit(ctx context.Context, ws ...blob.Writer) error {
+	h.started.Add(1)
+	select {
+	case <-h.release:
+		return h.Store.Commit(ctx, ws...)
+	case <-ctx.Done():
+		h.canceled.Add(1) // although the service may have it
+		return ctx.Err()
+	}
+}
+
+// A process that is storing contents when it gets another coordinator finishes that, starts no more, and
+// only then works for the other one.
+func TestAssistFinishesStoring(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.table.Coordinate(1, true)
+	m, f := w.join(time.Minute)
+	helper, hf := w.join(time.Minute)
+	store := &heldStore{Store: &w.store, release: make(chan struct{})}
+	hf.Store = store
+	keep(t, ctx, helper, func(ctx context.Context) { _ = share.Assist(ctx, helper, hf, 8) })
+	pool := share.NewPool(m, 1)
+	var ws []blob.Writer
+	keep(t, ctx, m, pool.Run)
+	for pool.Workers() < 1 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	outcomes, _ := w.session(ctx, pool, f, 200)
+	for _, o := range outcomes {
+		ws = append(ws, o.Writer)
+	}
+	const most = 32 // at a time
+	if len(ws) <= most {
+		t.Fatalf("only %d contents", len(ws))
+	}
+	keep(t, ctx, m, func(ctx context.Context) { _ = pool.Commit(ctx, ws, w.store.Commit) }) // it gets no answer
+	wait := func(what string, is func() bool) {
+		t.Helper()
+		for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal(what)
+			}
+		}
+	}
+	wait("nothing is stored", func() bool { return store.started.Load() == most })
+	w.table.Coordinate(2, true)
+	time.Sleep(time.Second)
+	if run := helper.Run(); run != 1 || store.canceled.Load() > 0 {
+		t.Errorf("while it is storing, the process works for %d; %d requests were canceled", run, store.canceled.Load())
+	}
+	close(store.release)
+	wait("the process does not work for the other coordinator", func() bool { return helper.Run() == 2 })
+	n := 0
+	for _, err := range w.store.List(ctx, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if started := store.started.Load(); started != most || n != most {
+		t.Errorf("%d were started, and %d stored, want %d", started, n, most)
+	}
+}
