@@ -65,6 +65,7 @@ type Applier struct {
 	intent bool          // the Journal holds an intent
 	broken bool          // the intent must be kept: it is unknown which part of the batch was committed
 	places bool          // the Journal holds the description of a change of places that is done
+	doubts doubts        // contents that may have been committed although that failed
 	later  []plan.Action // wait for deletions: something is in their way that may go, or there is no room
 	crowd  bool          // more had to wait than are remembered
 	tight  bool          // some of them for want of room
@@ -116,12 +117,16 @@ func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, er
 	if err != nil {
 		return err
 	}
-	if p.Recorder.removed(); p.Recorder.rows() > 0 {
-		if err := p.record(ctx, true); err != nil {
-			return err
-		}
+	p.Recorder.removed()
+	return p.finish(ctx)
+}
+
+// finish records what is left.
+func (p *Applier) finish(ctx context.Context) error {
+	if err := p.settleDoubts(ctx); err != nil || p.Recorder.rows() == 0 {
+		return err
 	}
-	return nil
+	return p.record(ctx, true)
 }
 
 // FetchNew carries out those actions of a plan that fetch new content with a stated
@@ -137,10 +142,10 @@ func (p *Applier) FetchNew(ctx context.Context, actions iter.Seq2[plan.Action, e
 			}
 		}
 	})
-	if p.later = nil; err != nil || p.Recorder.rows() == 0 {
+	if p.later = nil; err != nil {
 		return err
 	}
-	return p.record(ctx, true)
+	return p.finish(ctx)
 }
 
 // onlyNew yields the actions that fetch what is not held.

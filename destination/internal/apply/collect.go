@@ -126,6 +126,7 @@ func (p *Applier) take(ctx context.Context, o transfer.Outcome) error {
 			p.Recorder.paid(a)
 		}
 	default:
+		delete(p.doubts, a.URI)
 		settled := o // not o, which would be allocated for all outcomes
 		p.Recorder.settled(&settled)
 	}
@@ -138,6 +139,7 @@ func (p *Applier) take(ctx context.Context, o transfer.Outcome) error {
 func (p *Applier) nextShipment(keep bool) *shipment {
 	l := &shipment{batch: p.batch.take(), rows: p.Recorder.pending, changes: p.mirror.Out.Take(), staleIntent: p.intent && !keep, places: p.places}
 	p.places = false
+	l.doubts = p.doubts.without(l.batch)
 	if len(l.rows.Put)+len(l.rows.Drop) > 0 {
 		l.counts = saved.Encode(p.Recorder.Counts)
 	}
@@ -173,6 +175,7 @@ func (p *Applier) bookShipment(l *shipment) error {
 	}
 	for i := range l.ends {
 		e := &l.ends[i]
+		p.doubts.note(e)
 		if e.err == nil {
 			p.full = 0
 			if v, ok := e.Writer.(blob.Versioned); ok {

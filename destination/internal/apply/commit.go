@@ -31,6 +31,7 @@ type shipment struct {
 	changes     []report.Change // those of rows
 	restated    []report.Change // those of rows whose content is the same, for a store that takes them
 	places      bool            // a change of places is done
+	doubts      []journal.Held  // that the intent has to name as well
 	staleIntent bool            // the Journal holds an intent that is no longer needed
 	unkept      []unkept        // versions that could not be kept
 
@@ -177,7 +178,7 @@ func (c *committer) save(ctx context.Context, l *shipment) error {
 	b.Past = l.past()
 	b.Save = map[string][]byte{}
 	if len(l.batch) > 0 || l.staleIntent {
-		b.Save[saved.DocIntent] = intentOf(l.batch)
+		b.Save[saved.DocIntent] = intentOf(l.batch, l.doubts)
 		c.mirror.Out.Note(b.Save, c.changes(l.batch))
 	}
 	c.mirror.Out.Save(b.Save, l.changes)
@@ -235,9 +236,12 @@ func (c *committer) doubtOthers(ctx context.Context, batch []transfer.Outcome, d
 	return nil
 }
 
-// intentOf returns the document that says what a batch is; nil of none.
-func intentOf(batch []transfer.Outcome) []byte {
+// intentOf returns the document that says what a batch is, and what is in doubt; nil of none.
+func intentOf(batch []transfer.Outcome, doubts []journal.Held) []byte {
 	var intent []byte
+	for i := range doubts {
+		intent = desired.AppendHeld(intent, &doubts[i])
+	}
 	for i := range batch {
 		intent = desired.AppendHeld(intent, &batch[i].Held)
 	}

@@ -128,6 +128,15 @@ func (r *Recorder) settled(o *transfer.Outcome) {
 	}
 }
 
+// doubted records that the content of a file is unknown, whose row is going to be h.
+func (r *Recorder) doubted(a *plan.Action, h *journal.Held) {
+	r.pending.Put = append(r.pending.Put, *h)
+	if plan.HasSet(h.Sets, r.Set) && !plan.HasSet(a.Held.Sets, r.Set) {
+		r.Counts[r.Set]++
+	}
+	r.Marked.Add(h.URI, h.Path)
+}
+
 // paid deletes the pending work for a, and withdraws a failure earlier in this
 // run. Where another representation was kept in the place of a, nothing but that
 // pending work says that it has to go: it is deleted after the removals, so that a
