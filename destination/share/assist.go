@@ -28,7 +28,7 @@ func Assist(ctx context.Context, m *Member, f *transfer.Fetcher, jobs int) error
 		}
 		within, cancel := context.WithCancel(ctx)
 		if view.Present {
-			a := &assistant{m: m, fetch: f, run: view.Run, requests: f.Client.Requests(), bytes: f.Client.Bytes(), held: map[int64]blob.Writer{}, dropped: map[int64]bool{}}
+			a := &assistant{m: m, fetch: f, run: view.Run, requests: f.Client.Requests(), bytes: f.Client.Bytes(), held: map[int64]fetched{}, fetching: map[int64]bool{}, storing: map[int64]bool{}}
 			if err := a.work(within, jobs); err != nil {
 				m.pause(ctx, err)
 			}
@@ -56,12 +56,17 @@ type assistant struct {
 	requests, bytes int64 // of the client, at the last report
 
 	mu          sync.Mutex // guards what follows
-	held        map[int64]blob.Writer
-	fetching    int
-	storing     int
-	dropped     map[int64]bool // while they are fetched
+	held        map[int64]fetched
+	fetching    map[int64]bool // true: it is not wanted any more
+	storing     map[int64]bool
 	answers     []answer
 	commitments []commitment
+}
+
+// A fetched is a content that is in hand, and what the coordinator was told of it.
+type fetched struct {
+	blob.Writer
+	answer answer
 }
 
 // A job is a request with its action.
@@ -172,10 +177,9 @@ func (w *assistant) handle(ctx context.Context, m *Message, work *dispatch.Dispa
 				w.answer(answer{N: rs[i].N}) // the coordinator does it
 				continue
 			}
-			w.mu.Lock()
-			w.fetching++
-			w.mu.Unlock()
-			work.Put(ctx, a.URI, &job{rs[i].N, a}, false)
+			if w.isNew(rs[i].N) {
+				work.Put(ctx, a.URI, &job{rs[i].N, a}, false)
+			}
 		}
 	case ToCommit, ToDrop:
 		var ns []int64
@@ -183,8 +187,9 @@ func (w *assistant) handle(ctx context.Context, m *Message, work *dispatch.Dispa
 			return err
 		}
 		for _, n := range ns {
-			bw := w.take(n, m.Kind == ToDrop)
+			bw, storing := w.take(n, m.Kind == ToDrop)
 			switch {
+			case storing: // it is said again
 			case bw == nil && m.Kind == ToCommit:
 				w.commit(commitment{N: n, Err: "it is not here"})
 			case bw == nil:
@@ -199,18 +204,37 @@ func (w *assistant) handle(ctx context.Context, m *Message, work *dispatch.Dispa
 	return nil
 }
 
-// take returns the content with a number, which is in hand no more; nil: there is none.
-func (w *assistant) take(n int64, drop bool) blob.Writer {
+// isNew notes that a content is fetched, unless that has begun: the request is said again, perhaps
+// because the answer was lost.
+func (w *assistant) isNew(n int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	bw := w.held[n]
+	if f, ok := w.held[n]; ok {
+		w.answers = append(w.answers, f.answer)
+		return false
+	}
+	if _, ok := w.fetching[n]; ok || w.storing[n] {
+		return false
+	}
+	w.fetching[n] = false
+	return true
+}
+
+// take returns the content with a number, which is in hand no more; nil: there is none, or it is
+// being stored.
+func (w *assistant) take(n int64, drop bool) (bw blob.Writer, storing bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f, ok := w.held[n]; ok {
+		bw = f.Writer
+	} else if _, ok := w.fetching[n]; ok {
+		w.fetching[n] = drop
+	}
+	storing = w.storing[n]
 	if delete(w.held, n); bw != nil && !drop {
-		w.storing++
+		w.storing[n] = true
 	}
-	if bw == nil && drop && w.fetching > 0 {
-		w.dropped[n] = true
-	}
-	return bw
+	return bw, storing
 }
 
 // get fetches a content.
@@ -231,9 +255,9 @@ func (w *assistant) get(ctx context.Context, j *job) error {
 		return o.Err
 	}
 	w.mu.Lock()
-	dropped := w.dropped[j.n] || w.held == nil
+	dropped := w.fetching[j.n] || w.held == nil
 	if !dropped {
-		w.held[j.n] = o.Writer
+		w.held[j.n] = fetched{o.Writer, a}
 	}
 	w.mu.Unlock()
 	if dropped {
@@ -261,17 +285,14 @@ func (w *assistant) store(ctx context.Context, n int64, bw blob.Writer) commitme
 func (w *assistant) answer(a answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.fetching = max(w.fetching-1, 0)
-	if w.fetching == 0 {
-		clear(w.dropped)
-	}
+	delete(w.fetching, a.N)
 	w.answers = append(w.answers, a)
 }
 
 func (w *assistant) commit(c commitment) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.storing = max(w.storing-1, 0)
+	delete(w.storing, c.N)
 	w.commitments = append(w.commitments, c)
 }
 
@@ -280,7 +301,7 @@ func (w *assistant) report(ctx context.Context, to string) (busy bool, err error
 	w.mu.Lock()
 	list, commitments := w.answers, w.commitments
 	w.answers, w.commitments = nil, nil
-	open := w.fetching + w.storing + len(w.held)
+	open := len(w.fetching) + len(w.storing) + len(w.held)
 	w.mu.Unlock()
 	w.m.hold(open)
 	var ms []Message

@@ -30,9 +30,10 @@ const (
 	receiveEvery = 10 * time.Millisecond
 	retryEvery   = 250 * time.Millisecond // after an error of the table
 
-	// silentFor is how long a process that says it has nothing in hand may leave requests
-	// without an answer: the table has lost them, as a standby may that takes over.
-	silentFor = 15 * time.Second
+	// silentLeases is for how many leases a request may be without an answer: the table may have
+	// lost one of them, as a standby may that takes over. Then it is repeated; or given up, if
+	// the process says that it has nothing in hand.
+	silentLeases = 2
 )
 
 // A Pool is the coordinator's view of the other processes: it has them fetch contents, and
@@ -53,6 +54,7 @@ type Pool struct {
 	workers map[string]*worker
 	out     []Message            // to be sent
 	visible map[blob.Writer]bool // contents of this process that a Commit that failed has committed
+	checked time.Time            // whether requests are to be repeated
 	wake    chan struct{}
 }
 
@@ -72,6 +74,7 @@ type item struct {
 	session *Session
 	action  *plan.Action
 	path    string
+	said    time.Time  // when the latest request was
 	asked   bool       // and not answered
 	commit  chan error // has the result; nil: not requested
 	tag     string     // once it is visible
@@ -231,7 +234,7 @@ func (p *Pool) look() {
 		if o.Open > 0 || w.open == 0 {
 			w.heard = time.Now()
 		}
-		if time.Since(w.heard) > silentFor {
+		if time.Since(w.heard) > p.silent() {
 			p.lose(o.ID, "has lost its work")
 			w.heard = time.Now()
 		}
@@ -242,6 +245,35 @@ func (p *Pool) look() {
 			delete(p.workers, id)
 			w.open = 0
 		}
+	}
+	if time.Since(p.checked) > p.silent()/4 {
+		p.checked = time.Now()
+		p.repeat()
+	}
+}
+
+// silent returns how long a request may be without an answer.
+func (p *Pool) silent() time.Duration { return silentLeases * p.member.opts.Lease }
+
+// repeat repeats requests without an answer. The caller holds mu.
+func (p *Pool) repeat() {
+	fetch, commit := map[string][]request{}, map[string][]int64{}
+	for _, it := range p.items {
+		if time.Since(it.said) < p.silent() {
+			continue
+		}
+		switch it.said = time.Now(); {
+		case it.commit != nil:
+			commit[it.worker] = append(commit[it.worker], it.n)
+		case it.asked:
+			fetch[it.worker] = append(fetch[it.worker], requestOf(it.n, it.action, it.path))
+		}
+	}
+	for id, rs := range fetch {
+		p.say(id, ToFetch, rs)
+	}
+	for id, ns := range commit {
+		p.say(id, ToCommit, ns)
 	}
 }
 
@@ -389,7 +421,7 @@ func (p *Pool) Commit(ctx context.Context, ws []blob.Writer, own func(context.Co
 			errs[i] = errGone
 		default:
 			waits[i] = make(chan error, 1)
-			w.it.commit = waits[i]
+			w.it.commit, w.it.said = waits[i], time.Now()
 			by[w.it.worker] = append(by[w.it.worker], w.it.n)
 		}
 	}

@@ -227,7 +227,7 @@ func (s *Session) ask(ctx context.Context) {
 				continue
 			}
 			s.p.next++
-			it := &item{n: s.p.next, worker: id, session: s, action: a, path: paths[i], asked: true}
+			it := &item{n: s.p.next, worker: id, session: s, action: a, path: paths[i], said: time.Now(), asked: true}
 			s.p.items[it.n] = it
 			w.open++
 			w.bytes += max(a.Length, 0)

@@ -633,3 +633,59 @@ func TestAssistFinishesStoring(t *testing.T) {
 		t.Errorf("%d were started, and %d stored, want %d", started, n, most)
 	}
 }
+
+// A forgetfulTable loses the first messages of a kind.
+type forgetfulTable struct {
+	share.Table
+	kind share.Kind
+	lost atomic.Bool
+}
+
+func (f *forgetfulTable) Send(ctx context.Context, ms []share.Message) error {
+	if slices.ContainsFunc(ms, func(m share.Message) bool { return m.Kind == f.kind }) && !f.lost.Swap(true) {
+		ms = slices.DeleteFunc(slices.Clone(ms), func(m share.Message) bool { return m.Kind == f.kind })
+	}
+	return f.Table.Send(ctx, ms)
+}
+
+// Messages that the table has lost are sent again, although the other process has something in hand.
+func TestMessagesLost(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []share.Kind{share.ToFetch, share.Fetched, share.ToCommit, share.Committed} {
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			const lease = 2 * time.Second
+			w.table.Coordinate(1, true)
+			m, f := w.joinBy(&forgetfulTable{Table: &w.table, kind: kind}, lease)
+			helper, hf := w.joinBy(&forgetfulTable{Table: &w.table, kind: kind}, lease)
+			keep(t, ctx, helper, func(ctx context.Context) { _ = share.Assist(ctx, helper, hf, 8) })
+			pool := share.NewPool(m, 1)
+			keep(t, ctx, m, pool.Run)
+			for pool.Workers() < 1 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			within, stop := context.WithTimeout(ctx, 20*time.Second)
+			defer stop()
+			outcomes, _ := w.session(within, pool, f, 200)
+			var ws []blob.Writer
+			for _, o := range outcomes {
+				ws = append(ws, o.Writer)
+			}
+			for {
+				err := pool.Commit(within, ws, w.store.Commit)
+				ce, some := errors.AsType[*blob.CommitError](err)
+				if some {
+					ws = ws[ce.Done+1:] // the one is fetched again
+					continue
+				}
+				if err != nil || len(outcomes) == 0 || within.Err() != nil {
+					t.Errorf("%d contents, %v, %v", len(outcomes), err, within.Err())
+				}
+				return
+			}
+		})
+	}
+}
