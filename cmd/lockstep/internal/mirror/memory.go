@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"lockstep/blob"
 	"lockstep/cmd/lockstep/internal/stateplace"
@@ -204,10 +205,19 @@ type document struct {
 	name    string
 }
 
+// documentTime is how long a database may take to answer: its connection may have broken unnoticed.
+const documentTime = time.Minute
+
 // Read implements [note.Note].
-func (d document) Read() ([]byte, error) { return d.journal.Load(context.Background(), d.name) }
+func (d document) Read() ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), documentTime)
+	defer cancel()
+	return d.journal.Load(ctx, d.name)
+}
 
 // Write implements [note.Note].
 func (d document) Write(text []byte) error {
-	return d.journal.Record(context.Background(), journal.Batch{Save: map[string][]byte{d.name: text}})
+	ctx, cancel := context.WithTimeout(context.Background(), documentTime)
+	defer cancel()
+	return d.journal.Record(ctx, journal.Batch{Save: map[string][]byte{d.name: text}})
 }

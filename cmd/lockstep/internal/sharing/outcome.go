@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
@@ -14,6 +15,9 @@ import (
 
 // document is the name of the document of the Journal with the outcome of the last run.
 const document = "shared-run"
+
+// recordTime is how long the database may take to record an outcome: its connection may have broken unnoticed.
+const recordTime = time.Minute
 
 // An outcome is the result of a run, as its coordinator records it for the others.
 type outcome struct {
@@ -50,7 +54,9 @@ func record(t *mirror.Turn, j journal.Journal, r *destination.Report, err error)
 	if err != nil {
 		return fmt.Errorf("record the result for the other processes: %w", err)
 	}
-	return j.Record(context.Background(), journal.Batch{Save: map[string][]byte{document: text}})
+	ctx, cancel := context.WithTimeout(context.Background(), recordTime)
+	defer cancel()
+	return j.Record(ctx, journal.Batch{Save: map[string][]byte{document: text}})
 }
 
 // read returns the result of the last run; nil: there is none.
