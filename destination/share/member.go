@@ -164,7 +164,11 @@ func (m *Member) View() (View, <-chan struct{}) {
 }
 
 // Look renews the lease and what this process sees of the others.
-func (m *Member) Look(ctx context.Context) error { return m.renew(ctx) }
+func (m *Member) Look(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, m.Lease()) // like send
+	defer cancel()
+	return m.renew(within)
+}
 
 // Run returns the token of the coordinator for which this process works.
 func (m *Member) Run() int64 {
@@ -179,7 +183,7 @@ func (m *Member) WorkFor(ctx context.Context, run int64) error {
 	m.mu.Lock()
 	m.run = run
 	m.mu.Unlock()
-	return m.renew(ctx)
+	return m.Look(ctx)
 }
 
 // Committed returns how many contents this process has fetched and committed for others.
@@ -237,9 +241,7 @@ func (m *Member) renew(ctx context.Context) error {
 	lease := m.lease
 	m.mu.Unlock()
 	sent := time.Now()
-	within, cancel := context.WithTimeout(ctx, lease) // a later answer would be of no use
-	view, err := m.table.Renew(within, p, lease)
-	cancel()
+	view, err := m.table.Renew(ctx, p, lease)
 	if err != nil {
 		return err
 	}

@@ -128,7 +128,7 @@ func (p *Pool) Begin(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-time.After(100 * time.Millisecond):
 		}
-		if err := p.member.renew(ctx); err != nil {
+		if err := p.member.Look(ctx); err != nil {
 			return err
 		}
 	}

@@ -689,3 +689,30 @@ func TestMessagesLost(t *testing.T) {
 		})
 	}
 }
+
+// A slowTable takes its time for the first Renew.
+type slowTable struct {
+	share.Table
+	time time.Duration
+	once sync.Once
+}
+
+func (s *slowTable) Renew(ctx context.Context, p share.Process, lease time.Duration) (share.View, error) {
+	s.once.Do(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(s.time):
+		}
+	})
+	return s.Table.Renew(ctx, p, lease)
+}
+
+// The first answer, for which the database may need a connection, may take longer than a lease.
+func TestJoinSlow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m, _ := w.joinBy(&slowTable{Table: &w.table, time: 700 * time.Millisecond}, 500*time.Millisecond)
+	if err := m.MayWrite(); err != nil || m.Lease() > time.Second {
+		t.Errorf("MayWrite: %v, with a lease of %v", err, m.Lease())
+	}
+}
