@@ -497,6 +497,32 @@ func TestLastModifiedWithinASecond(t *testing.T) {
 	}
 }
 
+// TestLastModifiedOfAClockAhead: a process whose clock is behind serves a document that
+// another has changed. Clients that know the version before it, by its time, get it.
+func TestLastModifiedOfAClockAhead(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, source.Options{}, nil)
+	s.put("b.txt=1")
+	s.publish(s.src)
+	s.pass(time.Minute)
+	resp, _ := s.do("GET", list)
+	since := "If-Modified-Since: " + resp.Header.Get("Last-Modified")
+	s.put("c.txt=1")
+	s.publish(s.src)
+	s.pass(-5 * time.Minute)
+	resp, body := s.do("GET", list, since)
+	if resp.StatusCode != 200 || !strings.Contains(body, "c.txt") || resp.Header.Get("Last-Modified") != "" {
+		t.Errorf("by a clock behind: %s, Last-Modified %q", resp.Status, resp.Header.Get("Last-Modified"))
+	}
+	if resp, _ := s.do("GET", list, "If-None-Match: "+resp.Header.Get("ETag")); resp.StatusCode != 304 {
+		t.Errorf("the same by its entity tag: %s", resp.Status)
+	}
+	s.pass(6 * time.Minute)
+	if resp, _ := s.do("GET", list, since); resp.StatusCode != 200 || resp.Header.Get("Last-Modified") == "" {
+		t.Errorf("later: %s, Last-Modified %q", resp.Status, resp.Header.Get("Last-Modified"))
+	}
+}
+
 func TestServeBelowAPath(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, source.Options{BaseURL: "https://data.example.org/some/d%C3%A9p%20ot"}, map[string]string{"a.txt": "hello"})

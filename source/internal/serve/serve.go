@@ -375,8 +375,13 @@ func entityTag(info fs.FileInfo, now time.Time) string {
 // lastModified returns what to state as the time of a modification at mod. The
 // header counts in seconds; until the second of a modification is over, another
 // may follow in it, so the second before is stated. A client that asks later whether
-// there is anything newer then gets it.
+// there is anything newer then gets it. A modification after now was made by a process whose
+// clock is ahead of this one. Any time stated for it could be that of a version before it, so
+// the zero time is returned: only the entity tag tells it apart.
 func lastModified(mod, now time.Time) time.Time {
+	if mod.After(now) {
+		return time.Time{}
+	}
 	mod = mod.Truncate(time.Second)
 	if over := now.Truncate(time.Second).Add(-time.Second); mod.After(over) {
 		return over

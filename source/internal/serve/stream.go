@@ -133,8 +133,8 @@ func (h *handler) describe(w http.ResponseWriter, record *catalog.Record, rel st
 	if etag != "" {
 		header.Set("ETag", etag)
 	}
-	if !record.Lastmod.IsZero() {
-		header.Set("Last-Modified", lastModified(record.Lastmod, h.docs.Now()).UTC().Format(http.TimeFormat))
+	if mod := lastModified(record.Lastmod, h.docs.Now()); !mod.IsZero() {
+		header.Set("Last-Modified", mod.UTC().Format(http.TimeFormat))
 	}
 }
 
