@@ -65,9 +65,10 @@ func isDump(c resourcesync.Capability) bool {
 }
 
 // Open returns the archive of the set's documents of one kind, nil if
-// there is to be none. Documents that are not there are not named any more, nor
-// those whose time has come; current says of which that is too early.
-func (s *Archives) Open(ctx context.Context, set string, c resourcesync.Capability, retain *Retain, there func(name string) bool, current func(*Pointer) bool) (*Draft, error) {
+// there is to be none. Documents that do not exist are not named any more, nor
+// those whose time has come; current says of which that is too early. Those that exist
+// although there does not have them are added to it.
+func (s *Archives) Open(ctx context.Context, set string, c resourcesync.Capability, retain *Retain, there document.Listing, current func(*Pointer) bool) (*Draft, error) {
 	if retain == nil {
 		return nil, nil
 	}
@@ -84,20 +85,30 @@ func (s *Archives) Open(ctx context.Context, set string, c resourcesync.Capabili
 		}
 	}
 	g := s.begin(set, c, retain, a, published)
+	var docNames []string
 	for _, p := range planned {
-		if there(p.Name) {
+		docNames = append(docNames, p.Name)
+	}
+	for p := range g.All() {
+		docNames = append(docNames, p.Name)
+	}
+	if err := s.docs.Confirm(ctx, there, docNames...); err != nil {
+		return nil, fmt.Errorf("look for archived documents: %w", err)
+	}
+	for _, p := range planned {
+		if there.Known(p.Name) {
 			g.Add(p)
 		}
 	}
-	if !there(entry) {
+	if !there.Known(entry) {
 		g.rewrite()
 	}
 	for _, p := range g.next.Parts {
-		if !there(p.Name) {
+		if !there.Known(p.Name) {
 			g.dirty[p.Name] = true
 		}
 	}
-	if lost := g.Drop(func(p *Pointer) bool { return !there(p.Name) }); lost > 0 { // RA-GEN-09
+	if lost := g.Drop(func(p *Pointer) bool { return !there.Known(p.Name) }); lost > 0 { // RA-GEN-09
 		s.docs.Log.WarnContext(ctx, "archived documents are gone and are not named any more", slog.String("set", set),
 			slog.String("doc", entry), slog.Int("documents", lost))
 	}
@@ -338,11 +349,11 @@ func (g *Draft) put(ctx context.Context, name string, h resourcesync.Header, sta
 // Withdraw removes the entry documents of archives there are to be no
 // more, which no Capability List names any more, and forgets them. Parts and
 // what they named go as everything does that is not named.
-func (s *Archives) Withdraw(ctx context.Context, set string, kept func(resourcesync.Capability) bool, there func(name string) bool, kinds ...resourcesync.Capability) error {
+func (s *Archives) Withdraw(ctx context.Context, set string, kept func(resourcesync.Capability) bool, there document.Listing, kinds ...resourcesync.Capability) error {
 	var gone []string
 	for _, c := range kinds {
 		name := names.Set(set).Archive(c)
-		if !kept(c) && there(name) {
+		if !kept(c) && there.Known(name) {
 			gone = append(gone, name)
 		}
 	}

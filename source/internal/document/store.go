@@ -79,6 +79,29 @@ func (s *Store) After(t time.Time) time.Time {
 	return t.Add(time.Millisecond)
 }
 
+// A Listing is the documents of a set that a store has listed.
+type Listing interface {
+	Known(name string) bool
+	Add(info blob.Info)
+}
+
+// Confirm adds to there those of the documents that exist although it does not have them: a
+// service may list a document only some time after it was committed.
+func (s *Store) Confirm(ctx context.Context, there Listing, docNames ...string) error {
+	for _, name := range docNames {
+		if there.Known(name) {
+			continue
+		}
+		switch info, err := s.Stat(ctx, name); {
+		case err == nil:
+			there.Add(info)
+		case !errors.Is(err, blob.ErrNotExist):
+			return err
+		}
+	}
+	return nil
+}
+
 // Begin begins the document h under name. What was begun is either committed
 // or discarded.
 func (s *Store) Begin(ctx context.Context, name string, h resourcesync.Header, mod time.Time) (*Writer, error) {

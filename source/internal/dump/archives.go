@@ -24,11 +24,10 @@ var kinds = []resourcesync.Capability{resourcesync.ResourceDump, resourcesync.Ch
 
 // openArchives finds out what the archives of the set's dumps name.
 func (d *update) openArchives(ctx context.Context) (err error) {
-	there := func(name string) bool { return d.there[name] }
-	if d.snapshots, err = d.archives.Open(ctx, d.set.Name, resourcesync.ResourceDump, d.set.Archive(resourcesync.ResourceDump), there, archive.NotCurrent); err != nil {
+	if d.snapshots, err = d.archives.Open(ctx, d.set.Name, resourcesync.ResourceDump, d.set.Archive(resourcesync.ResourceDump), d.there, archive.NotCurrent); err != nil {
 		return err
 	}
-	if d.packed, err = d.archives.Open(ctx, d.set.Name, resourcesync.ChangeDump, d.set.Archive(resourcesync.ChangeDump), there, d.current); err != nil {
+	if d.packed, err = d.archives.Open(ctx, d.set.Name, resourcesync.ChangeDump, d.set.Archive(resourcesync.ChangeDump), d.there, d.current); err != nil {
 		return err
 	}
 	return d.hold(ctx)
@@ -157,7 +156,7 @@ func (d *update) nameArchives(ctx context.Context) error {
 	if _, err := d.dumps.opts.NameDocuments(ctx, d.set.Name); err != nil {
 		return err
 	}
-	return d.archives.Withdraw(ctx, d.set.Name, d.archived, func(name string) bool { return d.there[name] }, kinds...)
+	return d.archives.Withdraw(ctx, d.set.Name, d.archived, d.there, kinds...)
 }
 
 // archiveDump has the archive name a Resource Dump that is about to be

@@ -79,7 +79,7 @@ func (b *changeBuild) pack(ctx context.Context, st *changeState) (*changePackage
 	until := last.At.Add(document.Boundary)
 	p.Header.Until = resourcesync.NewDatetime(until)
 	name := names.Dumps(b.set.Name).ChangePackage(st.Until)
-	for n, plain := 2, name; b.there[name] || b.there[names.Manifest(name)]; n++ {
+	for n, plain := 2, name; b.there[name] || b.there[names.Manifest(name)] || b.held[name]; n++ {
 		name = names.Numbered(plain, n)
 	}
 	prefix := strings.TrimSuffix(name, names.PackageSuffix) + "."

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -260,9 +261,11 @@ func (b *resourceBuild) run(ctx context.Context) (*resourceState, error) {
 // apart from those before.
 func (b *resourceBuild) generation() string {
 	stamp := b.mark.At.UTC().Format(names.StampLayout)
+	existing := b.known()
+	maps.Copy(existing, b.there)
 	for n, gen := 2, stamp; ; n++ {
-		prefix, taken := names.Dumps(b.set.Name).ResourcePrefix(gen), b.there[names.Dumps(b.set.Name).ResourceCopy(gen)]
-		for name := range b.there {
+		prefix, taken := names.Dumps(b.set.Name).ResourcePrefix(gen), existing[names.Dumps(b.set.Name).ResourceCopy(gen)]
+		for name := range existing {
 			taken = taken || strings.HasPrefix(name, prefix)
 		}
 		if !taken {

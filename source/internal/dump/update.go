@@ -45,8 +45,8 @@ type update struct {
 	archives *archive.Archives
 	set      Set
 	report   Report
-	state    state           // what is published, and remembered once it is saved
-	there    map[string]bool // blobs of dumps there are
+	state    state   // what is published, and remembered once it is saved
+	there    listing // of blobs of dumps
 	written  bool
 	back     bool // the catalog is not the one the Resource Dump was made from
 
@@ -74,7 +74,7 @@ type update struct {
 // (RS-IDX-06). A later run removes what step 2 has left, or goes on with step 4.
 func (s *Dumps) Publish(ctx context.Context, set Set) (r Report, written bool, err error) {
 	start := time.Now()
-	d := &update{dumps: s, docs: s.opts.Docs, catalog: s.opts.Catalog, archives: s.opts.Archives, set: set, report: Report{Set: set.Name}, there: make(map[string]bool)}
+	d := &update{dumps: s, docs: s.opts.Docs, catalog: s.opts.Catalog, archives: s.opts.Archives, set: set, report: Report{Set: set.Name}, there: make(listing)}
 	defer func() { d.report.Elapsed = time.Since(start); r, written = d.report, d.written }()
 	if err := d.look(ctx); err != nil {
 		return r, false, err
@@ -109,11 +109,20 @@ func (d *update) look(ctx context.Context) error {
 		}
 		if name := info.Name; names.Dumps(d.set.Name).IsPart(name) || name == names.Set(d.set.Name).ResourceDump() || name == names.Set(d.set.Name).ChangeDump() ||
 			name == names.Set(d.set.Name).Archive(resourcesync.ResourceDump) || name == names.Set(d.set.Name).Archive(resourcesync.ChangeDump) {
-			d.there[name] = true
+			d.there.Add(info)
 		}
 	}
-	return nil
+	return d.docs.Confirm(ctx, d.there, slices.Collect(maps.Keys(d.known()))...)
 }
+
+// A listing is the blobs that exist, by name.
+type listing map[string]bool
+
+// Known implements [document.Listing].
+func (l listing) Known(name string) bool { return l[name] }
+
+// Add implements [document.Listing].
+func (l listing) Add(info blob.Info) { l[info.Name] = true }
 
 // resume brings to an end what an earlier run has left unfinished.
 func (d *update) resume(ctx context.Context) error {
@@ -150,7 +159,8 @@ func (d *update) resume(ctx context.Context) error {
 
 // known returns all names the state has a word for.
 func (d *update) known() map[string]bool {
-	known := maps.Clone(d.held)
+	known := make(map[string]bool)
+	maps.Copy(known, d.held)
 	st := &d.state
 	for _, docNames := range [][]string{st.Resources.names(), st.Next.names(), st.Changes.names(), st.NextChanges.names()} {
 		for _, name := range docNames {

@@ -27,10 +27,10 @@ func (p *publication) openArchives(ctx context.Context) (err error) {
 	if p.there == nil {
 		return nil
 	}
-	if p.archives.lists, err = p.owner.opts.Archives.Open(ctx, p.set.Name, resourcesync.ResourceList, p.set.Archive(resourcesync.ResourceList), p.there.taken, archive.NotCurrent); err != nil {
+	if p.archives.lists, err = p.owner.opts.Archives.Open(ctx, p.set.Name, resourcesync.ResourceList, p.set.Archive(resourcesync.ResourceList), p.there, archive.NotCurrent); err != nil {
 		return err
 	}
-	p.archives.closed, err = p.owner.opts.Archives.Open(ctx, p.set.Name, resourcesync.ChangeList, p.set.Archive(resourcesync.ChangeList), p.there.taken, currentParts(p.next.Changes, p.state.Changes))
+	p.archives.closed, err = p.owner.opts.Archives.Open(ctx, p.set.Name, resourcesync.ChangeList, p.set.Archive(resourcesync.ChangeList), p.there, currentParts(p.next.Changes, p.state.Changes))
 	return err
 }
 
@@ -101,7 +101,7 @@ func (p *publication) archiveDue() (list, any bool) {
 	list = st.List != nil && st.List.Archived != (p.set.archived(resourcesync.ResourceList)) || p.archives.lists != nil && p.archives.lists.Newest() == nil
 	any = list || p.next.Changes.Archived != (p.set.archived(resourcesync.ChangeList)) || p.archives.lists.Changed() || p.archives.closed.Changed()
 	for _, c := range listArchives {
-		any = any || !p.set.archived(c) && p.there.taken(names.Set(p.set.Name).Archive(c))
+		any = any || !p.set.archived(c) && p.there.Known(names.Set(p.set.Name).Archive(c))
 	}
 	return list, any
 }

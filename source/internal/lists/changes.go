@@ -221,7 +221,7 @@ func (b *changeBuild) name(p *openPart) {
 	for {
 		p.Used++
 		p.Name = names.Set(b.set.Name).ChangeListPart(p.From, p.Used)
-		if !b.there.taken(p.Name) {
+		if !b.there.Known(p.Name) {
 			return
 		}
 	}
@@ -421,8 +421,11 @@ func (s sizes) hasAll(docNames []string) bool {
 	return !slices.ContainsFunc(docNames, func(name string) bool { return !s.has(name) })
 }
 
-// taken reports whether a document with that name is known to exist.
-func (s sizes) taken(name string) bool {
+// Known reports whether a document with that name is known to exist.
+func (s sizes) Known(name string) bool {
 	_, ok := s[name]
 	return ok
 }
+
+// Add notes a document that exists.
+func (s sizes) Add(info blob.Info) { s[info.Name] = info.Size }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"lockstep/blob"
@@ -246,8 +247,12 @@ func (p *publication) look(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			p.there[info.Name] = info.Size
+			p.there.Add(info)
 		}
+	}
+	docNames := slices.Concat(p.state.List.names(), p.state.PlannedList.names(), p.state.Changes.names(), p.state.Planned.names())
+	if err := p.docs.Confirm(ctx, p.there, docNames...); err != nil {
+		return err
 	}
 	return p.variants(ctx)
 }

@@ -26,7 +26,7 @@ func (p *publication) reader() *reader { return &reader{p.docs, p.set.Name, p.th
 // none if there is no index, or none of ours.
 func (r *reader) readIndex(ctx context.Context) ([]closedPart, error) {
 	name := names.Set(r.set).ChangeList()
-	if !r.there.taken(name) {
+	if !r.there.Known(name) {
 		return nil, nil
 	}
 	doc, err := r.docs.Open(ctx, name)
@@ -46,7 +46,7 @@ func (r *reader) readIndex(ctx context.Context) ([]closedPart, error) {
 	until := h.From.Time()
 	for e, err := range d.Entries() {
 		part := closedPart{Name: strings.TrimPrefix(e.Loc, r.docs.Base.Prefix), From: e.From.Time(), Until: e.Until.Time()}
-		if err != nil || !names.Set(r.set).IsChangePart(part.Name) || !r.there.taken(part.Name) || !part.From.Equal(until) || until.IsZero() {
+		if err != nil || !names.Set(r.set).IsChangePart(part.Name) || !r.there.Known(part.Name) || !part.From.Equal(until) || until.IsZero() {
 			return nil, nil // not as we wrote it
 		}
 		until = part.Until
@@ -71,7 +71,7 @@ func (r *reader) followParts(ctx context.Context, parts []closedPart) ([]closedP
 		next := closedPart{From: last.Until}
 		for n := 1; ; n++ {
 			name := names.Set(r.set).ChangeListPart(next.From, n)
-			if !r.there.taken(name) {
+			if !r.there.Known(name) {
 				break
 			}
 			next.Name = name

@@ -126,6 +126,9 @@ func (st *listState) nameSections() {
 
 // names returns the names of all blobs of the list except its entry document.
 func (st *listState) names() []string {
+	if st == nil {
+		return nil
+	}
 	if st.Copy == "" {
 		return st.Parts
 	}

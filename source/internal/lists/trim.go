@@ -44,7 +44,7 @@ func (p *publication) trim(ctx context.Context, b *changeBuild, st *changeState)
 	if err != nil {
 		return err
 	}
-	for len(st.Closed) > 0 && !st.Closed[0].Until.After(cutoff) && (p.archives.closed == nil || p.there.taken(st.Closed[0].Name)) {
+	for len(st.Closed) > 0 && !st.Closed[0].Until.After(cutoff) && (p.archives.closed == nil || p.there.Known(st.Closed[0].Name)) {
 		part := st.Closed[0]
 		if p.archives.closed != nil {
 			p.archives.closed.Add(archive.Pointer{Name: part.Name, From: st.From, Until: part.Until, Seq: st.After})

@@ -226,8 +226,8 @@ func (p *publication) announce(ctx context.Context) error {
 // later.
 func (s *Lists) withdrawDumps(ctx context.Context, set string, there sizes) error {
 	dumps := []string{names.Set(set).ResourceDump(), names.Set(set).ChangeDump()}
-	if !there.taken(dumps[0]) && !there.taken(dumps[1]) {
-		return nil
+	if err := s.opts.Docs.Confirm(ctx, there, dumps...); err != nil || !there.Known(dumps[0]) && !there.Known(dumps[1]) {
+		return err
 	}
 	if _, err := s.opts.NameDocuments(ctx, set, dumps...); err != nil {
 		return err
@@ -251,7 +251,7 @@ func (p *publication) retire(now time.Time) []document.Retired {
 	var all []document.Retired
 	known := make(map[string]bool)
 	for _, r := range p.state.Retired {
-		if !named[r.Name] && p.there.taken(r.Name) && !(archived(r.Name) && now.Sub(r.Gone) >= p.owner.opts.Grace) {
+		if !named[r.Name] && p.there.Known(r.Name) && !(archived(r.Name) && now.Sub(r.Gone) >= p.owner.opts.Grace) {
 			all = append(all, r)
 			known[r.Name] = true
 		}
@@ -294,7 +294,7 @@ func (p *publication) tidy(ctx context.Context, st *state, withdrawFeed func(con
 	if err := p.owner.tidyPatches(ctx, p.set.Name); err != nil {
 		return err
 	}
-	if err := p.owner.opts.Archives.Withdraw(ctx, p.set.Name, p.set.archived, p.there.taken, listArchives...); err != nil {
+	if err := p.owner.opts.Archives.Withdraw(ctx, p.set.Name, p.set.archived, p.there, listArchives...); err != nil {
 		return err
 	}
 	if err := withdrawFeed(ctx); err != nil {
@@ -303,7 +303,7 @@ func (p *publication) tidy(ctx context.Context, st *state, withdrawFeed func(con
 	var old []string
 	archived := p.archives.named()
 	for _, r := range st.Retired {
-		if p.there.taken(r.Name) && p.docs.Now().Sub(r.Gone) >= p.owner.opts.Grace && !archived(r.Name) {
+		if p.there.Known(r.Name) && p.docs.Now().Sub(r.Gone) >= p.owner.opts.Grace && !archived(r.Name) {
 			old = append(old, r.Name)
 		}
 	}
