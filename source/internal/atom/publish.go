@@ -201,7 +201,7 @@ func (a *update) open(ctx context.Context, look bool) (err error) {
 		if err != nil {
 			return err
 		}
-		if names.Feed(set).ArchiveChain(info.Name) == a.st.Current.Chain {
+		if names.Feed(set).ArchiveChain(info.Name) == a.st.Current.Chain && !slices.Contains(a.st.Dropped, info.Name) {
 			there++
 		}
 	}
@@ -271,7 +271,7 @@ func (a *update) switchTo(ctx context.Context, next *feed, d *openDocument, cut 
 	if err := a.docs.Commit(ctx, d.blob); err != nil {
 		return err
 	}
-	a.result.Written = true
+	a.result.Written, a.st.replaced = true, true
 	a.result.Bytes += next.Size
 	if err := a.feeds.group(ctx, set, next.Groups, grouped); err != nil {
 		return err
@@ -281,7 +281,7 @@ func (a *update) switchTo(ctx context.Context, next *feed, d *openDocument, cut 
 }
 
 // tidy removes archives that no reader needs: those of chains that were replaced more
-// than the grace period ago, or never published.
+// than the grace period ago, or never published, and those that were never named.
 func (a *update) tidy(ctx context.Context) error {
 	set, cur, now := a.set.Name, a.st.Current, a.docs.Now()
 	gone := make(map[string]time.Time)
@@ -290,6 +290,9 @@ func (a *update) tidy(ctx context.Context) error {
 	}
 	there := make(map[string]bool)
 	var old []string
+	if a.st.replaced {
+		old, a.st.Dropped = a.st.Dropped, nil
+	}
 	for info, err := range a.docs.List(ctx, names.Feed(set).Prefix()) {
 		if err != nil {
 			return err

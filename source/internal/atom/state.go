@@ -26,8 +26,12 @@ type state struct {
 	Planned        *feed          `json:"planned,omitempty"`
 	Grouped        groupMap       `json:"grouped,omitempty"` // what Planned changes of which resources belong together
 	Retired        []retiredChain `json:"retired,omitempty"`
+	Dropped        []string       `json:"dropped,omitempty"` // archives of publications that were cut short; see dropPlanned
 
 	known bool // it was read as it had been written: chains it does not name were never published
+
+	// The subscription document was replaced after all of Dropped were.
+	replaced bool
 }
 
 // A feed is a published feed.
@@ -92,14 +96,12 @@ func (s *Feeds) load(ctx context.Context, set string) (st *state, lost *feed, fr
 	st.Planned = nil
 	switch {
 	case planned != nil && sum == planned.Sum:
-		st.Current = planned
+		st.Current, st.replaced = planned, true
 		if err := s.group(ctx, set, planned.Groups, st.Grouped); err != nil { // perhaps once more
 			return nil, nil, true, err
 		}
 	case current != nil && sum == current.Sum:
-		if err := s.dropPlanned(ctx, set, st, planned); err != nil {
-			return nil, nil, true, err
-		}
+		s.dropPlanned(set, st, planned)
 	case current != nil || sum != "":
 		st.Current = nil
 		if lost = planned; lost == nil {
@@ -113,18 +115,21 @@ func (s *Feeds) load(ctx context.Context, set string) (st *state, lost *feed, fr
 	return st, lost, true, nil
 }
 
-// dropPlanned removes the archives of a publication that was cut short before
-// anybody could know of them, and sees to it that their names are not used again.
-func (s *Feeds) dropPlanned(ctx context.Context, set string, st *state, planned *feed) error {
-	if planned == nil || planned.Chain != st.Current.Chain || planned.Number <= st.Current.Number {
-		return nil // another chain is found by its name
+// dropPlanned has the archives of a publication removed that was cut short before
+// any client could know of them, and sees to it that their names are not used again. Its
+// subscription document may still be on the way to the store, and takes effect if it arrives
+// before the next one: until then the archives stay.
+func (s *Feeds) dropPlanned(set string, st *state, planned *feed) {
+	switch {
+	case planned == nil:
+	case planned.Chain != st.Current.Chain:
+		st.Retired = append(st.Retired, retiredChain{planned.Chain, s.docs.Now()})
+	default:
+		for n := st.Current.Number + 1; n <= planned.Number; n++ {
+			st.Dropped = append(st.Dropped, names.Feed(set).Archive(planned.Chain, n))
+		}
+		st.Current.Number = max(st.Current.Number, planned.Number)
 	}
-	var docNames []string
-	for n := st.Current.Number + 1; n <= planned.Number; n++ {
-		docNames = append(docNames, names.Feed(set).Archive(planned.Chain, n))
-	}
-	st.Current.Number = planned.Number
-	return s.docs.Remove(ctx, docNames...)
 }
 
 // sound reports whether st can be the state of the set's feed: only documents of
@@ -138,6 +143,11 @@ func (st *state) sound(set string) bool {
 	}
 	for _, r := range st.Retired {
 		if !names.FeedChain.MatchString(r.Chain) {
+			return false
+		}
+	}
+	for _, name := range st.Dropped {
+		if names.Feed(set).ArchiveChain(name) == "" {
 			return false
 		}
 	}

@@ -56,7 +56,10 @@ func (b *build) writeAll(ctx context.Context) error {
 		return err
 	}
 	old := b.st.Current
-	if old != nil {
+	if old == nil {
+		old = b.lost // readers may have its documents
+	}
+	if old != nil && old.Chain != "" {
 		b.st.Retired = append(slices.Clip(b.st.Retired), retiredChain{old.Chain, b.docs.Now()})
 	}
 	if err := b.switchTo(ctx, &b.next, w.entry, nil, nil); err != nil {
