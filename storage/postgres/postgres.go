@@ -9,10 +9,8 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"regexp"
 	"strconv"
@@ -200,9 +198,7 @@ func (dialect) Again(err error, committing bool) bool {
 		}
 		return false
 	}
-	_, network := errors.AsType[net.Error](err)
-	lost := network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn)
-	return pgconn.SafeToRetry(err) || lost && !committing
+	return pgconn.SafeToRetry(err) || !committing && isNetwork(err)
 }
 
 // Explain implements [sqldb.Dialect].

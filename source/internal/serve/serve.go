@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/internal/hangup"
 	"lockstep/internal/negotiate"
@@ -411,11 +412,19 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 		h.warnFiles(r, name)
 		w.Header().Set("Retry-After", "1")
 		h.fail(w, r, http.StatusServiceUnavailable)
+	case errors.Is(err, blob.ErrUnavailable):
+		h.docs.Log.ErrorContext(r.Context(), "cannot serve", slog.String("doc", name), slog.Any("err", err))
+		w.Header().Set("Retry-After", unavailableRetry)
+		h.fail(w, r, http.StatusServiceUnavailable)
 	default:
 		h.docs.Log.ErrorContext(r.Context(), "cannot serve", slog.String("doc", name), slog.Any("err", err))
 		h.fail(w, r, http.StatusInternalServerError)
 	}
 }
+
+// unavailableRetry is after how many seconds a client should come again if the store of the
+// documents does not work. It was tried several times before.
+const unavailableRetry = "5"
 
 // After how many seconds a client should come again that requests a document of a set that
 // is not published yet: because it is held, or because that has just ended. While a set is

@@ -22,7 +22,7 @@ type API struct {
 	Keys      api.Notes        // where it stores idempotency keys; nil: in its directory
 	TokenFile string           // clients that send a token in it may change sets; "": none may
 	Admin     *trust.Guard     // of requests with the admin token; may be nil
-	Retry     func(error) bool // errors that clients meet only here; see [api.Options]; may be nil
+	Retry     func(error) bool // errors that another attempt may not meet; see [api.Options]; may be nil
 	Log       *slog.Logger
 
 	handler *api.API // nil: no set is filled through it

@@ -142,10 +142,7 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 	so.Hubs = append(so.Hubs, o.hubOfPublisher()...)
 	requests := &clients{network: o.Network, lookupEnv: o.IO.LookupEnv, log: o.Log}
 	s.onClose(requests.close)
-	s.api = &origins.API{BaseURL: o.BaseURL, State: o.State.Dir, Keys: apiKeys(st.db), TokenFile: o.APITokenFile, Admin: access.Trusts(), Log: o.Log}
-	if o.Shared != nil {
-		s.api.Retry = stateplace.IsLost
-	}
+	s.api = &origins.API{BaseURL: o.BaseURL, State: o.State.Dir, Keys: apiKeys(st.db), TokenFile: o.APITokenFile, Admin: access.Trusts(), Retry: st.db.IsOutage, Log: o.Log}
 	s.onClose(func() {
 		if err := s.api.Close(); err != nil && !stateplace.IsLost(err) {
 			o.Log.Warn("close the API", slog.Any("err", err))

@@ -76,6 +76,10 @@ const promotedHint = "start it again: it continues from what the state is now"
 // IsLost reports whether an error says that the database belongs to another process, or may.
 func IsLost(err error) bool { return errors.Is(err, postgres.ErrLost) }
 
+// IsOutage reports whether an operation failed because the database cannot be used by this process at
+// present: a later attempt, perhaps by another process, can succeed.
+func (d *Database) IsOutage(err error) bool { return d.owner != nil && postgres.IsOutage(err) }
+
 // Cause returns the LostError with which ctx has ended, if it has; otherwise err.
 func Cause(ctx context.Context, err error) error {
 	if lost, ok := errors.AsType[*LostError](context.Cause(ctx)); ok {
