@@ -2,9 +2,12 @@ package source_test
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lockstep/blob"
@@ -67,4 +70,58 @@ func TestNotifyEndsWhileItReadsChanges(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("Notify does not end")
 	}
+}
+
+// A failingStore is a store that cannot be reached by the first readers of what hubs were sent.
+type failingStore struct {
+	blob.Store
+	fails atomic.Int64
+}
+
+func (s *failingStore) Open(ctx context.Context, name string) (blob.Reader, error) {
+	if strings.HasSuffix(name, ".notify.json") && s.fails.Add(-1) >= 0 {
+		return nil, fmt.Errorf("open %s: %w", name, blob.ErrUnavailable)
+	}
+	return s.Store.Open(ctx, name)
+}
+
+// TestNotifyBeginsWhileTheStoreIsDown: hubs are notified once it can be read what they were sent.
+func TestNotifyBeginsWhileTheStoreIsDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &failingStore{Store: &blob.Mem{}}
+		store.fails.Store(5)
+		cat, hub := catalog.NewMem(nil), &sink{t: t}
+		src, err := source.New(cat, store, source.Options{BaseURL: baseURL, Hubs: []source.Hub{{URL: "https://hub.example.net/", Notifier: hub}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		publish := func() {
+			t.Helper()
+			if _, err := src.Publish(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish()
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- src.Notify(ctx) }()
+		time.Sleep(time.Minute)
+		list, err := source.CapabilityListURI(baseURL, source.DefaultSet)
+		if err == nil {
+			_, err = cat.Apply(ctx, list, []catalog.Update{{Record: record(baseURL+"a", "text")}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		publish()
+		synctest.Wait()
+		end()
+		if err := <-done; err != nil {
+			t.Errorf("Notify = %v", err)
+		}
+		if hub.calls != 1 {
+			t.Errorf("the hub was notified %d times, want once", hub.calls)
+		}
+	})
 }

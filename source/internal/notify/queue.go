@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/internal/newerstate"
 	"lockstep/internal/sleep"
 )
 
@@ -61,8 +62,20 @@ func (q *queue) pingOnly() bool {
 // returns nil. Each hub and set has a queue of its own, which is the catalog.
 // It must not run twice at a time.
 func (s *Channels) Notify(ctx context.Context) error {
-	if err := s.openQueues(ctx); err != nil {
-		return err
+	for retry := notifyRetryFirst; ; retry = min(2*retry, notifyRetryMost) {
+		err := s.openQueues(ctx)
+		if err == nil {
+			break
+		}
+		if errors.Is(err, newerstate.Err) {
+			return err
+		}
+		if ctx.Err() == nil {
+			s.opts.Docs.Log.WarnContext(ctx, "cannot read which notifications hubs were sent", slog.Duration("retry", retry), slog.Any("err", err))
+		}
+		if sleep.For(ctx, retry) != nil {
+			return nil
+		}
 	}
 	var wg sync.WaitGroup
 	for _, c := range s.channels {
