@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -184,6 +185,33 @@ func TestSharedDatabaseRestart(t *testing.T) {
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSharedTermFails: a publisher whose term ends with an error does not exit. It serves as a standby, and
+// publishes again.
+func TestSharedTermFails(t *testing.T) {
+	t.Parallel()
+	var newer atomic.Bool // what hubs were sent seems to be written by a newer version
+	s := newSharedSource(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet || !newer.Load() || !strings.HasSuffix(r.URL.Path, ".notify.json") {
+				next.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("ETag", `"1"`)
+			http.ServeContent(w, r, "", time.Now(), strings.NewReader(`{"version":99}`))
+		})
+	}, sharedSets)
+	newer.Store(true)
+	p := s.start()
+	within(t, "the process becomes a standby", func() bool { return strings.Contains(p.stderr.String(), "this process is a standby now") })
+	newer.Store(false)
+	const uri = "http://elsewhere.example/"
+	s.written(func() string { return s.balancer.URL + "/" }, uri+"first", "first")
+	s.listed(uri+"first", "first")
+	if !strings.Contains(p.stderr.String(), "written by a newer version") {
+		t.Errorf("the process says\n%s", p.stderr)
 	}
 }
 

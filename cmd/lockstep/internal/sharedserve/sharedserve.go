@@ -61,6 +61,9 @@ type process struct {
 	closing   sync.WaitGroup         // of roles that have ended
 	failure   atomic.Pointer[string] // why this process could not publish although no other one does; nil: it was not tried, or could
 
+	pause  time.Duration // after the last term, which has failed; see rest
+	rested time.Time     // when this process may publish again
+
 	mu   sync.RWMutex // guards role
 	role *role
 }

@@ -21,8 +21,9 @@ const (
 	lookLeast = 5 * time.Second
 	lookMost  = 40 * time.Second
 
-	// After a failure to become the publisher another process gets the chance to.
-	turnPause = 2 * time.Second
+	// After a failure to become the publisher, or as the publisher, another process gets the chance to.
+	turnPause     = 2 * time.Second
+	turnPauseMost = time.Minute
 )
 
 // takeTurns has the process be a standby and the publisher in turn, until ctx ends.
@@ -90,8 +91,8 @@ func (p *process) standBy(ctx context.Context, r *role) (*role, error) {
 		} else if took < within/8 {
 			within = max(within/2, lookLeast)
 		}
-		if err != nil || !free {
-			if err == nil {
+		if err != nil || !free || time.Now().Before(p.rested) {
+			if err == nil && !free {
 				p.failure.Store(nil) // another process publishes
 			}
 			continue
@@ -162,6 +163,7 @@ func (p *process) publish(ctx context.Context, r *role, published bool) (*role, 
 			}
 		}
 	}
+	began := time.Now()
 	err := together(owned, r.site.Tasks(p.Watch, p.Report))
 	r.own.Store(nil)
 	if ctx.Err() != nil {
@@ -171,20 +173,17 @@ func (p *process) publish(ctx context.Context, r *role, published bool) (*role, 
 	err = stateplace.Cause(owned, err)
 	_, conflict := errors.AsType[*conflictError](context.Cause(owned))
 	switch {
-	case conflict || stateplace.IsLost(err):
+	case conflict:
+		err = context.Cause(owned)
 	case err == nil:
 		return nil, errors.New("publication has ended") // unreachable: it ends with ctx
-	default:
-		return nil, err
+	case !stateplace.IsLost(err):
+		p.rest(time.Since(began))
 	}
 	if lost, ok := errors.AsType[*stateplace.LostError](err); ok {
 		err = lost.Err // its hint is for processes that cannot be standbys
-	}
-	if conflict {
-		err = context.Cause(owned)
-		if rerr := p.resign(r); rerr != nil {
-			return nil, rerr
-		}
+	} else if rerr := p.resign(r); rerr != nil {
+		p.Report.Warn(rerr) // the lease ends by itself
 	}
 	p.Report.Warn(fmt.Errorf("this process is a standby now: %w", err))
 	return p.reopenStandby(ctx)
@@ -213,6 +212,16 @@ func (p *process) reopenStandby(ctx context.Context) (*role, error) {
 			return nil, nil
 		}
 	}
+}
+
+// rest has this process not publish for some time, after a term of some length that has failed: longer
+// each time.
+func (p *process) rest(term time.Duration) {
+	if term > turnPauseMost {
+		p.pause = 0
+	}
+	p.pause = min(max(2*p.pause, turnPause), turnPauseMost)
+	p.rested = time.Now().Add(p.pause)
 }
 
 // resign lets another process publish at once.
