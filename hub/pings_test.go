@@ -358,21 +358,26 @@ func TestTopicAtPrivateAddress(t *testing.T) {
 // others are denied.
 func TestCheckTopics(t *testing.T) {
 	t.Parallel()
-	s := start(t, hubstore.NewMem(), func(o *hub.Options) { o.CheckTopics = true })
-	s.VerifyWaits()
-	ours := publishPage(t, s.url, "text/html", says("<p>x</p>"))
-	theirs := publishPage(t, "http://hub.example/", "text/html", says("<p>x</p>"))
-	sub, stranger := subscribe(t, nil), subscribe(t, nil)
-	s.subscribed(t, sub, ours.url)
-	for _, topic := range []string{theirs.url, "http://127.0.0.1:1/nothing"} {
-		wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topic, "hub.callback", stranger.url), 202)
-		if q := stranger.nextAsked(t); q.Get("hub.mode") != "denied" || q.Get("hub.topic") != topic || q.Get("hub.reason") == "" {
-			t.Errorf("asked %v, want a denial with a reason", q)
-		}
-	}
-	eventually(t, "settled", func() bool { return len(s.requests(t)) == 0 })
-	if n := len(s.subscriptions(t)); n != 1 {
-		t.Errorf("%d subscriptions, want one", n)
+	for name, store := range map[string]hubstore.Store{"one hub": hubstore.NewMem(), "a store that several hubs share": &member{shared: newShared()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, store, func(o *hub.Options) { o.CheckTopics = true })
+			s.VerifyWaits()
+			ours := publishPage(t, s.url, "text/html", says("<p>x</p>"))
+			theirs := publishPage(t, "http://hub.example/", "text/html", says("<p>x</p>"))
+			sub, stranger := subscribe(t, nil), subscribe(t, nil)
+			s.subscribed(t, sub, ours.url)
+			for _, topic := range []string{theirs.url, "http://127.0.0.1:1/nothing"} {
+				wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topic, "hub.callback", stranger.url), 202)
+				if q := stranger.nextAsked(t); q.Get("hub.mode") != "denied" || q.Get("hub.topic") != topic || q.Get("hub.reason") == "" {
+					t.Errorf("asked %v, want a denial with a reason", q)
+				}
+			}
+			eventually(t, "settled", func() bool { return len(s.requests(t)) == 0 })
+			if n := len(s.subscriptions(t)); n != 1 {
+				t.Errorf("%d subscriptions, want one", n)
+			}
+		})
 	}
 }
 

@@ -370,12 +370,8 @@ func (x *Sharing) Save(ctx context.Context, c hubstore.Changes) error {
 	return nil
 }
 
-// Subscribed reports whether a topic has subscribers. This hub does not know the
-// subscriptions of other hubs on the same store: with several hubs the answer is
-// true.
-func (x *Sharing) Subscribed(topic string) bool {
-	return x.sharer != nil || x.registry.subscribed(topic)
-}
+// Subscribed reports whether a topic has subscribers among those of this hub.
+func (x *Sharing) Subscribed(topic string) bool { return x.registry.subscribed(topic) }
 
 // Newest returns the number of the newest message of a topic, by whichever hub it was
 // accepted; 0 if there is none.

@@ -25,8 +25,12 @@ func (t *Topics) Topics(ctx context.Context) iter.Seq2[hubstore.Topic, error] {
 // the hub does not know it.
 func (t *Topics) Topic(uri string) (hubstore.Topic, bool) { return t.registry.state(uri) }
 
-// Subscribed reports whether a topic has subscribers, or may have some.
-func (t *Topics) Subscribed(topic string) bool { return t.sharing.Subscribed(topic) }
+// Subscribed reports whether a topic has subscribers, or may have some. This hub does
+// not know the subscriptions of other hubs on the same store: with several hubs the
+// answer is true.
+func (t *Topics) Subscribed(topic string) bool {
+	return t.sharing.Shared() || t.sharing.Subscribed(topic)
+}
 
 // Append writes a message to the log of its topic and wakes the topic's
 // subscriptions. It sets ID and At if they are empty. When Append returns nil the

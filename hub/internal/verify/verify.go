@@ -77,7 +77,7 @@ type Shards interface {
 	Owns(key hubstore.Key) bool
 	// Save writes requests, and notifies the hubs that own them.
 	Save(ctx context.Context, c hubstore.Changes) error
-	// Subscribed reports whether a topic has subscribers, or may have some.
+	// Subscribed reports whether a topic has subscribers among those of this hub.
 	Subscribed(topic string) bool
 	// Newest returns the number of the newest message of a topic; 0 if there is none.
 	Newest(ctx context.Context, topic string) (int64, error)
