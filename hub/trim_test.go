@@ -154,3 +154,23 @@ func TestFull(t *testing.T) {
 	eventually(t, "room", func() bool { _, err := r.Accept(context.Background(), m); return err == nil })
 	eventually(t, "all", func() bool { return len(s.at("/cb")) == 11 })
 }
+
+// TestFullShared: so does a hub that shares its store, also if another one trims the logs.
+func TestFullShared(t *testing.T) {
+	t.Parallel()
+	mem := newMarked()
+	o := hub.Options{Keep: 50 * time.Millisecond, MaxLog: 10_000}
+	run(t, half{marked: mem, digests: new(digests)}, o)
+	r := run(t, half{marked: mem, digests: new(digests), odd: true}, o) // without shard 0, whose hub trims
+	m := hubstore.Message{Topic: topicURL, Body: []byte(strings.Repeat("x", 1000))}
+	for range 30 {
+		eventually(t, "room", func() bool {
+			_, err := r.Accept(context.Background(), m)
+			return err == nil
+		})
+	}
+	eventually(t, "the beginning of the log", func() bool {
+		l, _ := r.Log(topicURL)
+		return l.First == 31 && l.Bytes == 0
+	})
+}

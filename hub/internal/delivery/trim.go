@@ -141,7 +141,7 @@ func (x *trimmer) trim(ctx context.Context) error {
 		x.registry.mu.Unlock()
 		trimmed = true
 	}
-	if !trimmed {
+	if !trimmed && others.mine {
 		return nil
 	}
 	return x.measure(ctx)
@@ -199,7 +199,7 @@ func (x *trimmer) superfluous(t *topic) int64 {
 	return upto
 }
 
-// measure asks the store for the size of the stored messages.
+// measure asks the store for the size of the stored messages, of which another hub may have deleted some.
 func (x *trimmer) measure(ctx context.Context) error {
 	for row, err := range x.store.Topics(ctx) {
 		if err != nil {
@@ -208,6 +208,7 @@ func (x *trimmer) measure(ctx context.Context) error {
 		x.registry.mu.Lock()
 		t := x.registry.topic(row.URL)
 		t.first, t.bytes = max(t.first, row.First), row.Bytes
+		t.ages.forget(t.first - 1)
 		x.registry.mu.Unlock()
 	}
 	return nil
