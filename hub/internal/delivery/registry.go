@@ -159,6 +159,13 @@ func (r *registry) drop(s *subscription) {
 	}
 }
 
+// clear removes all subscriptions of a shard.
+func (r *registry) clear(shard int) {
+	for _, s := range r.shards[shard] {
+		r.drop(s)
+	}
+}
+
 // list adds s to the idle subscriptions.
 func (t *topic) list(s *subscription) {
 	s.stage, s.place = idle, len(t.idle)

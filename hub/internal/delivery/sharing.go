@@ -226,9 +226,7 @@ func (x *Sharing) lose(shards []int) {
 		if x.own[i] && !keep[i] {
 			x.own[i] = false
 			lost = append(lost, i)
-			for _, s := range x.registry.shards[i] {
-				x.registry.drop(s)
-			}
+			x.registry.clear(i)
 		}
 		x.registry.mu.Unlock()
 	}
@@ -240,27 +238,27 @@ func (x *Sharing) lose(shards []int) {
 }
 
 // gain loads the shards that are new, and the further work of those for which an earlier
-// call could not load it.
+// call could not load it. The hub owns a shard only once its subscriptions are loaded: until
+// then, a request to renew one of them would be taken for one of a new subscription.
 func (x *Sharing) gain(ctx context.Context, shards []int) (err error) {
 	var fresh []int
 	x.registry.mu.Lock()
 	for _, i := range shards {
 		if !x.own[i] {
-			x.own[i] = true
 			fresh = append(fresh, i)
 		}
 	}
 	x.registry.mu.Unlock()
-	if err = x.loader.shards(ctx, fresh); err == nil {
-		x.gained = append(x.gained, fresh...)
-	} else {
-		x.registry.mu.Lock()
-		for _, i := range fresh {
-			x.own[i] = false // to be loaded again
-		}
-		x.registry.mu.Unlock()
-	}
+	err = x.loader.shards(ctx, fresh)
 	x.registry.mu.Lock()
+	for _, i := range fresh {
+		if x.own[i] = err == nil; !x.own[i] {
+			x.registry.clear(i) // to be loaded again
+		}
+	}
+	if err == nil {
+		x.gained = append(x.gained, fresh...)
+	}
 	if x.registry.open {
 		x.deliverer.spawn()
 	}

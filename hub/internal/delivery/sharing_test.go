@@ -15,6 +15,7 @@ import (
 
 	"lockstep/hub/hubstore"
 	"lockstep/hub/internal/delivery"
+	"lockstep/hub/internal/refusal"
 	"lockstep/hub/internal/tally"
 )
 
@@ -206,5 +207,68 @@ func TestStopAfterLoss(t *testing.T) {
 	})
 	if err := e.Run(ctx, nil, func() {}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A slowTakeover is a store that hands all shards over, and needs until proceed is closed to read them.
+type slowTakeover struct {
+	handedOver
+	reading, proceed chan struct{}
+}
+
+func (s *slowTakeover) Subscriptions(ctx context.Context, shard int) iter.Seq2[hubstore.Subscription, error] {
+	if s.ended.Load() && s.failed.Add(1) == 1 {
+		close(s.reading)
+		<-s.proceed
+	}
+	return s.Mem.Subscriptions(ctx, shard)
+}
+
+// TestRenewedDuringTakeover: a subscription that is renewed while its hub loads the shards of another one gets all
+// messages from before.
+func TestRenewedDuringTakeover(t *testing.T) {
+	t.Parallel()
+	const topic, callback = "https://source.example/topic", "https://subscriber.example/callback"
+	store := &slowTakeover{handedOver: handedOver{Mem: hubstore.NewMem()}, reading: make(chan struct{}), proceed: make(chan struct{})}
+	key := hubstore.KeyOf(topic, callback)
+	row := hubstore.Subscription{Key: key, Topic: topic, Callback: callback, Created: time.Now(), Expires: time.Now().Add(time.Hour)}
+	row.Progress.Next = row.Expires // it is not delivered to in this test
+	if err := store.Save(t.Context(), hubstore.Changes{Put: []hubstore.Subscription{row}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Append(t.Context(), []hubstore.Message{{Topic: topic, ID: "1", Body: []byte("x"), At: time.Now()}}); err != nil {
+		t.Fatal(err)
+	}
+	e := delivery.New(store, delivery.Options{
+		Tally: new(tally.Tally), Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Transport: http.DefaultTransport,
+		RetryFirst: time.Second, RetryMost: time.Hour, RetryFor: time.Hour, Keep: time.Hour, Forget: time.Hour, Timeout: time.Second, MaxLog: 1 << 20,
+	})
+	e.Sharing.ClaimFor(200 * time.Millisecond)
+	ctx, stop := context.WithCancel(t.Context())
+	ended, ready := make(chan error, 1), make(chan struct{})
+	go func() { ended <- e.Run(ctx, nil, func() { close(ready) }) }()
+	<-ready
+	store.ended.Store(true)
+	<-store.reading
+	renew := func() error {
+		request := hubstore.Request{Key: key, Mode: "subscribe", Topic: topic, Callback: callback, Lease: 2 * time.Hour, At: time.Now()}
+		return e.Members.Subscribe(ctx, request, time.Now(), 1, true, func(join func()) { join() })
+	}
+	err := renew()
+	close(store.proceed)
+	for end := time.Now().Add(time.Minute); err != nil; err = renew() {
+		if !errors.Is(err, refusal.ErrNotReady) || time.Now().After(end) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for row := range store.Mem.Subscriptions(t.Context(), -1) {
+		if row.Progress.Cursor != 0 || time.Until(row.Expires) < time.Hour {
+			t.Errorf("the subscription is at message %d and ends at %v", row.Progress.Cursor, row.Expires)
+		}
 	}
 }
