@@ -61,15 +61,24 @@ func (x *marked) News(ctx context.Context, mark int64) (map[string]int64, int64,
 	return topics, x.appends, nil
 }
 
+// changes is the log through which hubs notify each other.
+const changes = "urn:x-lockstep:hub:changes"
+
 // An unsteady store that hubs share fails once, when it is to.
 type unsteady struct {
 	sharedStore
 	next     atomic.Pointer[string] // what fails; nil: nothing
 	silent   atomic.Bool            // News fails
 	failures atomic.Int64           // calls of News that did
+	calls    atomic.Int64           // of News
+	deaf     atomic.Bool            // the changes of other hubs cannot be read
+	pause    atomic.Pointer[pause]  // of the next reading of the subscriptions of a shard, once it has read them; nil: none
 }
 
+type pause struct{ reached, end chan struct{} }
+
 func (x *unsteady) News(ctx context.Context, mark int64) (map[string]int64, int64, error) {
+	x.calls.Add(1)
 	if x.silent.Load() {
 		x.failures.Add(1)
 		return nil, 0, errCut
@@ -96,11 +105,26 @@ func (x *unsteady) Subscriptions(ctx context.Context, shard int) iter.Seq2[hubst
 	if shard >= 0 && x.fails("subscriptions") {
 		return func(yield func(hubstore.Subscription, error) bool) { yield(hubstore.Subscription{}, errCut) }
 	}
+	if p := x.pause.Load(); p != nil && shard >= 0 && x.pause.CompareAndSwap(p, nil) {
+		var rows []hubstore.Subscription
+		for row := range x.sharedStore.Subscriptions(ctx, shard) {
+			rows = append(rows, row)
+		}
+		close(p.reached)
+		<-p.end
+		return func(yield func(hubstore.Subscription, error) bool) {
+			for _, row := range rows {
+				if !yield(row, nil) {
+					return
+				}
+			}
+		}
+	}
 	return x.sharedStore.Subscriptions(ctx, shard)
 }
 
 func (x *unsteady) Log(ctx context.Context, topic string, after int64) iter.Seq2[hubstore.Message, error] {
-	if topic == "urn:x-lockstep:hub:changes" && x.fails("changes") {
+	if topic == changes && (x.deaf.Load() || x.fails("changes")) {
 		return func(yield func(hubstore.Message, error) bool) { yield(hubstore.Message{}, errCut) }
 	}
 	return x.sharedStore.Log(ctx, topic, after)
@@ -230,4 +254,53 @@ func TestVerifiedOnceTheStoreAnswers(t *testing.T) {
 	store.silent.Store(false)
 	sub.nextAsked(t)
 	eventually(t, "the subscription", func() bool { return len(s.subscriptions(t)) == 1 })
+}
+
+// TestReplacedDuringVerification: a request that one hub accepts while another verifies an earlier one of the same
+// subscriber is verified afterwards, whatever the clocks of the hubs.
+func TestReplacedDuringVerification(t *testing.T) {
+	t.Parallel()
+	for name, confirms := range map[string]bool{"the earlier one is confirmed": true, "the earlier one is to be asked again": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mem := newMarked()
+			owner := &unsteady{sharedStore: half{marked: mem, digests: new(digests), odd: true}}
+			one := start(t, half{marked: mem, digests: new(digests)}, func(o *hub.Options) {
+				o.Clock = func() time.Time { return time.Now().Add(-time.Hour) }
+			})
+			two := start(t, owner, func(o *hub.Options) { o.PublicURL = one.url })
+			two.VerifyWaits(10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond)
+			var asked atomic.Int64
+			answer := func(w http.ResponseWriter, r *http.Request) {
+				if asked.Add(1) == 1 {
+					again := one.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", "http://"+r.Host+"/cb", "hub.lease_seconds", "7200")
+					if again.StatusCode != http.StatusAccepted {
+						t.Errorf("the second request: %d", again.StatusCode)
+					}
+					if !confirms {
+						panic(http.ErrAbortHandler)
+					}
+				}
+				w.Header().Set("Connection", "close") // on a reused connection the client would retry by itself
+				echo(w, r)
+			}
+			sub := subscribe(t, answer)
+			for hubstore.KeyOf(topicA, sub.url).Shard()%2 == 0 { // until that hub owns it
+				sub = subscribe(t, answer)
+			}
+			owner.deaf.Store(true)
+			wantStatus(t, two.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", sub.url, "hub.lease_seconds", "3600"), 202)
+			sub.nextAsked(t)
+			if confirms {
+				eventually(t, "the subscription", func() bool { return len(one.subscriptions(t)) == 1 })
+			} else {
+				sub.nextAsked(t)
+			}
+			owner.deaf.Store(false)
+			eventually(t, "the second request", func() bool {
+				all := one.subscriptions(t)
+				return len(all) == 1 && time.Until(all[0].Expires) > 90*time.Minute && len(one.requests(t)) == 0
+			})
+		})
+	}
 }

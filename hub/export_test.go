@@ -24,7 +24,7 @@ func (h *Hub) Accept(ctx context.Context, m hubstore.Message) (int64, error) {
 
 // End, Remove and Replay do what the API and requests do.
 func (h *Hub) End(ctx context.Context, key hubstore.Key) error {
-	return h.engine.Members.End(ctx, key, true)
+	return h.engine.Members.End(ctx, hubstore.Request{Key: key}, false)
 }
 
 // Removed ends a subscription for a reason.

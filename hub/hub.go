@@ -260,7 +260,7 @@ func (c *control) Remove(ctx context.Context, key hubstore.Key, reason string) e
 	if !ok {
 		return ErrNoSubscription
 	}
-	if err := c.members.End(ctx, key, true); err != nil {
+	if err := c.members.End(ctx, hubstore.Request{Key: key}, false); err != nil {
 		return err
 	}
 	c.tally.Deny()

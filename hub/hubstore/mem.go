@@ -155,13 +155,23 @@ func (m *Mem) Save(ctx context.Context, c Changes) error {
 			m.subscriptions[k] = s
 		}
 	}
-	for _, r := range c.Ask {
+	last := make(map[Key]int)
+	for i, r := range c.Ask {
+		last[r.Key] = i
+	}
+	for _, i := range last {
+		r := c.Ask[i]
+		if stored, ok := m.requests[r.Key]; ok && r.Attempts > 0 && !stored.At.Equal(inMicros(r.At)) {
+			continue
+		}
 		r.Secret = slices.Clone(r.Secret)
 		r.At, r.Next, r.Lease = inMicros(r.At), inMicros(r.Next), r.Lease.Truncate(time.Microsecond)
 		m.requests[r.Key] = r
 	}
-	for _, k := range c.Settle {
-		delete(m.requests, k)
+	for _, r := range c.Settle {
+		if m.requests[r.Key].At.Equal(inMicros(r.At)) {
+			delete(m.requests, r.Key)
+		}
 	}
 	return nil
 }

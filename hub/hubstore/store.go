@@ -111,8 +111,8 @@ type Changes struct {
 	Put      []Subscription
 	Remove   []Key            // subscriptions
 	Progress map[Key]Progress // of existing subscriptions; others are ignored
-	Ask      []Request        // written in place of an earlier request
-	Settle   []Key            // requests that are complete
+	Ask      []Request        // written in place of an earlier request; one with Attempts only in place of itself, as At shows
+	Settle   []Request        // requests that are complete; only Key and At count: another request for the Key remains
 }
 
 // ErrStore reports that a Store can no longer be used.

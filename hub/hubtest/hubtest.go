@@ -40,6 +40,7 @@ func Run(t *testing.T, open func(*testing.T) hubstore.Store) {
 		{"Subscriptions", testSubscriptions},
 		{"Progress", testProgress},
 		{"Requests", testRequests},
+		{"ReplacedRequests", testReplacedRequests},
 		{"Shards", testShards},
 		{"Twice", testTwice},
 		{"Refused", testRefused},

@@ -18,6 +18,11 @@ func testModel(t *testing.T, s hubstore.Store) {
 	model := hubstore.NewMem()
 	topic := func() string { return fmt.Sprint("https://example.org/", r.IntN(5)) }
 	callback := func() string { return fmt.Sprint("https://example.org/", r.IntN(30)) }
+	ask := func() hubstore.Request {
+		r1 := request(topic(), callback())
+		r1.At, r1.Attempts = r1.At.Add(time.Duration(r.IntN(2))*time.Second), r.IntN(2)
+		return r1
+	}
 	progress := func() hubstore.Progress {
 		return hubstore.Progress{Cursor: r.Int64N(100), Attempts: r.IntN(3), Next: time.UnixMicro(r.Int64()).UTC(), LastError: callback()}
 	}
@@ -35,8 +40,8 @@ func testModel(t *testing.T, s hubstore.Store) {
 			c.Put = append(c.Put, sub)
 			c.Remove = append(c.Remove, hubstore.KeyOf(topic(), callback()))
 			c.Progress[hubstore.KeyOf(topic(), callback())] = progress()
-			c.Ask = append(c.Ask, request(topic(), callback()))
-			c.Settle = append(c.Settle, hubstore.KeyOf(topic(), callback()))
+			c.Ask = append(c.Ask, ask())
+			c.Settle = append(c.Settle, ask())
 			c.Topics = append(c.Topics, hubstore.Topic{URL: topic(), State: []byte(callback())})
 		}
 		save(t, s, c)

@@ -27,7 +27,7 @@ func RunReopen(t *testing.T, open func() hubstore.Store, shut func()) {
 		},
 		func(s hubstore.Store) { save(t, s, hubstore.Changes{Ask: []hubstore.Request{request(topicA, "x")}}) },
 		func(s hubstore.Store) {
-			save(t, s, hubstore.Changes{Put: []hubstore.Subscription{sub}, Settle: []hubstore.Key{request(topicA, "x").Key}})
+			save(t, s, hubstore.Changes{Put: []hubstore.Subscription{sub}, Settle: []hubstore.Request{request(topicA, "x")}})
 		},
 		func(s hubstore.Store) {
 			save(t, s, hubstore.Changes{Progress: map[hubstore.Key]hubstore.Progress{sub.Key: {Cursor: 2}}})

@@ -95,6 +95,30 @@ func testProgress(t *testing.T, s hubstore.Store) {
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
 }
 
+// testReplacedRequests tests that a request remains that has taken the place of another one, whatever is
+// saved of that afterwards.
+func testReplacedRequests(t *testing.T, s hubstore.Store) {
+	first := request(topicA, "https://example.org/")
+	first.Attempts = 0
+	second, third := first, first
+	second.At, second.Mode = first.At.Add(-time.Second), "unsubscribe" // by another clock
+	third.At = first.At.Add(time.Microsecond)
+	save(t, s, hubstore.Changes{Ask: []hubstore.Request{first}})
+	first.Attempts = 1
+	save(t, s, hubstore.Changes{Ask: []hubstore.Request{first}})
+	same(t, "request asked again", requests(t, s, -1), []hubstore.Request{first})
+	for _, r := range []hubstore.Request{second, third} {
+		save(t, s, hubstore.Changes{Ask: []hubstore.Request{r}})
+		save(t, s, hubstore.Changes{Ask: []hubstore.Request{first}})
+		save(t, s, hubstore.Changes{Settle: []hubstore.Request{first, {Key: first.Key}}})
+		same(t, "request", requests(t, s, -1), []hubstore.Request{r})
+	}
+	save(t, s, hubstore.Changes{Settle: []hubstore.Request{third, second}})
+	same(t, "requests", requests(t, s, -1), nil)
+	save(t, s, hubstore.Changes{Ask: []hubstore.Request{second}, Settle: []hubstore.Request{first}})
+	same(t, "request put while another is settled", requests(t, s, -1), []hubstore.Request{second})
+}
+
 // request returns one with every field set.
 func request(topic, callback string) hubstore.Request {
 	at := time.Date(2024, 5, 6, 7, 8, 9, 123_456_000, time.UTC)
@@ -117,14 +141,14 @@ func testRequests(t *testing.T, s hubstore.Store) {
 	same(t, "subscriptions", subscriptions(t, s, -1), nil)
 
 	all[0].Mode, all[0].Secret, all[0].Lease, all[0].Attempts, all[0].Next = "unsubscribe", nil, 0, 0, time.Time{}
-	save(t, s, hubstore.Changes{Ask: all[:1], Settle: []hubstore.Key{all[1].Key, "nonsense", hubstore.KeyOf("none", "none")}})
+	save(t, s, hubstore.Changes{Ask: all[:1], Settle: []hubstore.Request{all[1], {Key: "nonsense"}, {Key: hubstore.KeyOf("none", "none")}}})
 	all = append(all[:1], all[2:]...)
 	same(t, "requests", requests(t, s, -1), byKey(all, requestKey))
 
 	// Verified: the request is removed and the subscription added in one
 	// transaction.
 	sub := bare("https://example.org/full")
-	save(t, s, hubstore.Changes{Put: []hubstore.Subscription{sub}, Settle: []hubstore.Key{sub.Key}})
+	save(t, s, hubstore.Changes{Put: []hubstore.Subscription{sub}, Settle: all[:1]})
 	same(t, "requests", requests(t, s, -1), byKey(all[1:], requestKey))
 	same(t, "subscriptions", subscriptions(t, s, -1), []hubstore.Subscription{sub})
 }
@@ -166,11 +190,11 @@ func testTwice(t *testing.T, s hubstore.Store) {
 	same(t, "subscription", subscriptions(t, s, again.Key.Shard()), []hubstore.Subscription{again})
 	same(t, "request", requests(t, s, -1), []hubstore.Request{askAgain})
 	save(t, s, hubstore.Changes{Put: []hubstore.Subscription{again}, Progress: map[hubstore.Key]hubstore.Progress{again.Key: {Cursor: 3}}})
-	again.Progress.Cursor = 3
+	again.Progress.Cursor, ask.Attempts = 3, 0
 	same(t, "subscription put, with Progress beside", subscriptions(t, s, again.Key.Shard()), []hubstore.Subscription{again})
 	save(t, s, hubstore.Changes{
 		Put: []hubstore.Subscription{again}, Remove: []hubstore.Key{again.Key}, Progress: map[hubstore.Key]hubstore.Progress{again.Key: {Cursor: 4}},
-		Ask: []hubstore.Request{ask}, Settle: []hubstore.Key{ask.Key},
+		Ask: []hubstore.Request{ask}, Settle: []hubstore.Request{ask},
 	})
 	same(t, "subscription put and removed", subscriptions(t, s, again.Key.Shard()), nil)
 	same(t, "request put and settled", requests(t, s, -1), nil)

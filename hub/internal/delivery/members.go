@@ -88,29 +88,30 @@ func (x *Members) begin(r hubstore.Request, sent time.Time, since int64, settle 
 		}
 	}
 	x.progress.keep(r.Key)
-	saving := x.saver.enter(hubstore.Changes{Put: []hubstore.Subscription{row}, Settle: settled(r.Key, settle)})
+	saving := x.saver.enter(hubstore.Changes{Put: []hubstore.Subscription{row}, Settle: settled(r, settle)})
 	if saving == nil {
 		return hubstore.Subscription{}, nil, refusal.ErrNotReady
 	}
 	return row, saving, nil
 }
 
-func settled(key hubstore.Key, settle bool) []hubstore.Key {
+func settled(r hubstore.Request, settle bool) []hubstore.Request {
 	if !settle {
 		return nil
 	}
-	return []hubstore.Key{key}
+	return []hubstore.Request{r}
 }
 
-// End ends a subscription, if it exists: nothing more is delivered to it. A
-// pending request for it is complete, unless settle is false because it is a
-// newer one. When End returns nil that is durable.
-func (x *Members) End(ctx context.Context, key hubstore.Key, settle bool) error {
+// End ends the subscription with the Key of r, if it exists: nothing more is
+// delivered to it. The request r is complete then if settle is true. When End
+// returns nil that is durable.
+func (x *Members) End(ctx context.Context, r hubstore.Request, settle bool) error {
+	key := r.Key
 	x.registry.mu.Lock()
 	if s := x.registry.find(key); s != nil {
 		x.registry.drop(s)
 	}
-	saving := x.saver.enter(hubstore.Changes{Remove: []hubstore.Key{key}, Settle: settled(key, settle)})
+	saving := x.saver.enter(hubstore.Changes{Remove: []hubstore.Key{key}, Settle: settled(r, settle)})
 	x.registry.mu.Unlock()
 	err := saving.wait(ctx)
 	if err == nil {

@@ -88,7 +88,8 @@ func merge(all []hubstore.Changes) hubstore.Changes {
 		return all[0]
 	}
 	topics, put, ask := map[string]hubstore.Topic{}, map[hubstore.Key]hubstore.Subscription{}, map[hubstore.Key]hubstore.Request{}
-	remove, settle, progress := map[hubstore.Key]bool{}, map[hubstore.Key]bool{}, map[hubstore.Key]hubstore.Progress{}
+	remove, progress := map[hubstore.Key]bool{}, map[hubstore.Key]hubstore.Progress{}
+	var settle []hubstore.Request
 	for _, c := range all {
 		for _, t := range c.Topics {
 			topics[t.URL] = t
@@ -111,16 +112,15 @@ func merge(all []hubstore.Changes) hubstore.Changes {
 			progress[k] = p
 		}
 		for _, r := range c.Ask {
+			if earlier, ok := ask[r.Key]; ok && r.Attempts > 0 && !r.At.Equal(earlier.At) {
+				continue
+			}
 			ask[r.Key] = r
-			delete(settle, r.Key)
 		}
-		for _, k := range c.Settle {
-			settle[k] = true
-			delete(ask, k)
-		}
+		settle = append(settle, c.Settle...)
 	}
 	return hubstore.Changes{
 		Topics: slices.Collect(maps.Values(topics)), Put: slices.Collect(maps.Values(put)), Remove: slices.Collect(maps.Keys(remove)),
-		Progress: progress, Ask: slices.Collect(maps.Values(ask)), Settle: slices.Collect(maps.Keys(settle)),
+		Progress: progress, Ask: slices.Collect(maps.Values(ask)), Settle: settle,
 	}
 }

@@ -52,9 +52,12 @@ func (v *Verifier) cancel(ctx context.Context, key hubstore.Key, a *ask) error {
 	} else {
 		p = nil
 	}
+	if p != nil && a.read != nil && a.read.At.Equal(p.At) {
+		a.read = nil
+	}
 	v.mu.Unlock()
 	if p == nil {
 		return nil
 	}
-	return v.o.Shards.Save(ctx, hubstore.Changes{Settle: []hubstore.Key{key}})
+	return v.o.Shards.Save(ctx, hubstore.Changes{Settle: []hubstore.Request{p.Request}})
 }

@@ -21,6 +21,8 @@ type ask struct {
 	topic  string   // as websub.Canonical spells it
 	fresh  bool     // the registry does not count its subscription yet
 	newest *pending // nil: no request is pending
+	read   *pending // what the store had while refs was not 0, for the time after; nil: nothing
+	put    int      // of v.puts, when put last set newest
 	asking bool     // the topic or the callback is being asked, or the result is being written
 	round  int      // counts the calls given to v.checks and v.calls: only the last one is valid
 }
@@ -110,10 +112,24 @@ func (v *Verifier) release(key hubstore.Key, a *ask) {
 // drop releases one reference. With the last one the ask is removed, if no
 // request is pending.
 func (v *Verifier) drop(key hubstore.Key, a *ask) {
-	if a.refs--; a.refs > 0 || a.newest != nil {
+	if a.refs--; a.refs > 0 {
 		return
 	}
-	v.close(key, a)
+	if a.learn(a.read) && !a.asking {
+		v.schedule(a)
+	}
+	if a.read = nil; a.newest == nil {
+		v.close(key, a)
+	}
+}
+
+// learn makes p, which was read from the store, the newest request, and reports whether it was not.
+func (a *ask) learn(p *pending) bool {
+	if p == nil || a.newest != nil && a.newest.At.Equal(p.At) {
+		return false
+	}
+	a.newest = p
+	return true
 }
 
 func (v *Verifier) close(key hubstore.Key, a *ask) {

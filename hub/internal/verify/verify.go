@@ -59,9 +59,9 @@ type Members interface {
 	// then complete if settle is true. The subscription exists when within calls
 	// join.
 	Subscribe(ctx context.Context, r hubstore.Request, sent time.Time, since int64, settle bool, within func(join func())) error
-	// End ends a subscription, if it exists. The request is then complete if settle
-	// is true.
-	End(ctx context.Context, key hubstore.Key, settle bool) error
+	// End ends the subscription that a request names, if it exists. The request is then
+	// complete if settle is true.
+	End(ctx context.Context, r hubstore.Request, settle bool) error
 	// Has reports whether a subscription exists.
 	Has(key hubstore.Key) bool
 	// Counts returns the number of subscriptions, in all and with callbacks at the
@@ -114,6 +114,7 @@ type Verifier struct {
 	asks   map[hubstore.Key]*ask
 	hosts  map[string]int // asks that are fresh, by address.Host
 	topics map[string]int // asks, by topic
+	puts   int            // calls of put
 	tasks  sync.WaitGroup // the work started by calls
 }
 
@@ -165,7 +166,7 @@ func (v *Verifier) Accept(ctx context.Context, r hubstore.Request, target *url.U
 	}
 	defer v.release(r.Key, a)
 	if r.Mode == websub.ModeUnsubscribe && !v.known(r.Key, a) {
-		return v.o.Shards.Save(ctx, hubstore.Changes{Settle: []hubstore.Key{r.Key}})
+		return v.o.Shards.Save(ctx, hubstore.Changes{Settle: []hubstore.Request{r}})
 	}
 	if err := v.o.Shards.Save(ctx, hubstore.Changes{Ask: []hubstore.Request{r}}); err != nil {
 		return err
@@ -182,6 +183,11 @@ func (v *Verifier) put(a *ask, p *pending) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	a.newest = p
+	v.puts++
+	a.put = v.puts
+	if a.read != nil && !a.read.At.After(p.At) {
+		a.read = nil
+	}
 	if !a.asking {
 		v.schedule(a)
 	}
@@ -204,6 +210,9 @@ func (v *Verifier) schedule(a *ask) {
 
 // Load loads the stored requests of shards.
 func (v *Verifier) Load(ctx context.Context, shards []int) error {
+	v.mu.Lock()
+	puts := v.puts
+	v.mu.Unlock()
 	for r, err := range hubstore.OfShards(ctx, shards, v.o.Stored, func(r *hubstore.Request) hubstore.Key { return r.Key }) {
 		if err != nil {
 			return fmt.Errorf("load requests: %w", err)
@@ -212,12 +221,14 @@ func (v *Verifier) Load(ctx context.Context, shards []int) error {
 		if err != nil {
 			continue // another version of the hub accepted it
 		}
-		v.take(r, target)
+		v.take(r, target, puts)
 	}
 	return nil
 }
 
-func (v *Verifier) take(r hubstore.Request, target *url.URL) {
+// take takes a request that was read from the store after that many calls of put. It is the newest one unless a later
+// call has replaced it: hubs that accept requests with the same Key may have different clocks.
+func (v *Verifier) take(r hubstore.Request, target *url.URL, puts int) {
 	subscribed := v.o.Members.Has(r.Key)
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -225,11 +236,11 @@ func (v *Verifier) take(r hubstore.Request, target *url.URL) {
 	if a == nil {
 		a = v.open(r, address.Host(target), !subscribed)
 	}
-	if a.refs > 0 || a.newest != nil && !r.At.After(a.newest.At) {
-		return
-	}
-	a.newest = &pending{Request: r, target: target}
-	if !a.asking {
+	switch p := (&pending{Request: r, target: target}); {
+	case a.put > puts:
+	case a.refs > 0:
+		a.read = p
+	case a.learn(p) && !a.asking:
 		v.schedule(a)
 	}
 }
@@ -320,6 +331,9 @@ func (v *Verifier) conclude(ctx context.Context, key hubstore.Key, a *ask, p *pe
 	if done && a.newest == p {
 		a.newest = nil
 	}
+	if done && a.read != nil && a.read.At.Equal(p.At) {
+		a.read = nil
+	}
 	if a.newest != nil {
 		v.schedule(a)
 	}
@@ -337,7 +351,7 @@ func (v *Verifier) write(ctx context.Context, a *ask, p *pending, o verdict, sup
 				v.counted(a)
 			})
 		} else {
-			err = v.o.Members.End(ctx, p.Key, !superseded)
+			err = v.o.Members.End(ctx, p.Request, !superseded)
 		}
 		if err == nil {
 			v.o.Tally.Verify(true)
@@ -364,7 +378,7 @@ func (v *Verifier) write(ctx context.Context, a *ask, p *pending, o verdict, sup
 		v.Deny(hubstore.Subscription{Topic: p.Topic, Callback: p.Callback}, o.reason)
 	}
 	// An existing subscription stays as it is (WS-H-07).
-	return true, v.o.Shards.Save(ctx, hubstore.Changes{Settle: []hubstore.Key{p.Key}})
+	return true, v.o.Shards.Save(ctx, hubstore.Changes{Settle: []hubstore.Request{p.Request}})
 }
 
 // verify asks a callback (WS-I-01).

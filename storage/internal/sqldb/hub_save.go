@@ -19,23 +19,20 @@ func (h *Hub) Save(ctx context.Context, c hubstore.Changes) error {
 	}
 	h.db.often.compile(ctx, h.db.write)
 	err := h.db.Update(ctx, func(tx *sql.Tx) error {
-		if err := h.putStates(ctx, tx, c.Topics); err != nil {
-			return fmt.Errorf("write topics: %w", err)
-		}
-		if err := h.putSubscriptions(ctx, tx, c.Put); err != nil {
-			return fmt.Errorf("write subscriptions: %w", err)
-		}
-		if err := h.remove(ctx, tx, c.Remove, "hub_subscription", "hub_progress"); err != nil {
-			return fmt.Errorf("remove subscriptions: %w", err)
-		}
-		if err := h.updateProgress(ctx, tx, c.Progress); err != nil {
-			return fmt.Errorf("write progress: %w", err)
-		}
-		if err := h.putRequests(ctx, tx, c.Ask); err != nil {
-			return fmt.Errorf("write requests: %w", err)
-		}
-		if err := h.remove(ctx, tx, c.Settle, "hub_request"); err != nil {
-			return fmt.Errorf("remove requests: %w", err)
+		for _, step := range []struct {
+			name  string
+			write func() error
+		}{
+			{"write topics", func() error { return h.putStates(ctx, tx, c.Topics) }},
+			{"write subscriptions", func() error { return h.putSubscriptions(ctx, tx, c.Put) }},
+			{"remove subscriptions", func() error { return h.remove(ctx, tx, c.Remove, "hub_subscription", "hub_progress") }},
+			{"write progress", func() error { return h.updateProgress(ctx, tx, c.Progress) }},
+			{"write requests", func() error { return h.putRequests(ctx, tx, c.Ask) }},
+			{"remove requests", func() error { return h.settle(ctx, tx, c.Settle) }},
+		} {
+			if err := step.write(); err != nil {
+				return fmt.Errorf("%s: %w", step.name, err)
+			}
 		}
 		return nil
 	})
@@ -83,8 +80,7 @@ func (h *Hub) putSubscriptions(ctx context.Context, tx *sql.Tx, subscriptions []
 		failing = excluded.failing, last_error = excluded.last_error, last_taken = excluded.last_taken, taken = excluded.taken,
 		given_up = excluded.given_up`)
 	for _, s := range lastByKey(subscriptions, func(s *hubstore.Subscription) hubstore.Key { return s.Key }) {
-		err := put.exec(ctx, string(s.Key), s.Topic, s.Callback, s.Secret, micros(s.Created), micros(s.Expires))
-		if err != nil {
+		if err := put.exec(ctx, string(s.Key), s.Topic, s.Callback, s.Secret, micros(s.Created), micros(s.Expires)); err != nil {
 			return err
 		}
 	}
@@ -121,15 +117,45 @@ func (h *Hub) putRequests(ctx context.Context, tx *sql.Tx, requests []hubstore.R
 	put := h.db.bulk(tx, `INSERT INTO hub_request (key, mode, topic, callback, secret, lease, verify_token, at, attempts, next) VALUES`, 10,
 		` ON CONFLICT (key) DO UPDATE SET mode = excluded.mode, topic = excluded.topic, callback = excluded.callback,
 		secret = excluded.secret, lease = excluded.lease, verify_token = excluded.verify_token, at = excluded.at,
-		attempts = excluded.attempts, next = excluded.next`)
+		attempts = excluded.attempts, next = excluded.next
+		WHERE excluded.attempts = 0 OR COALESCE(hub_request.at, 0) = COALESCE(excluded.at, 0)`)
 	for _, r := range lastByKey(requests, func(r *hubstore.Request) hubstore.Key { return r.Key }) {
-		err := put.exec(ctx, string(r.Key), r.Mode, r.Topic, r.Callback, r.Secret, int64(r.Lease/time.Microsecond),
-			r.VerifyToken, micros(r.At), r.Attempts, micros(r.Next))
-		if err != nil {
+		if err := put.exec(ctx, string(r.Key), r.Mode, r.Topic, r.Callback, r.Secret, int64(r.Lease/time.Microsecond),
+			r.VerifyToken, micros(r.At), r.Attempts, micros(r.Next)); err != nil {
 			return err
 		}
 	}
 	return put.flush(ctx)
+}
+
+// settle deletes those of the requests that no other one has replaced.
+func (h *Hub) settle(ctx context.Context, tx *sql.Tx, requests []hubstore.Request) error {
+	type id struct{ key, at any }
+	var stored []hubstore.Key
+	settled := make(map[id]bool, len(requests))
+	find := h.db.bulkIn(tx, `SELECT key, at FROM hub_request WHERE key IN`)
+	find.tail = ` ORDER BY key` + h.db.dialect.ForUpdate()
+	row := func(rows *sql.Rows) error {
+		var key hubstore.Key
+		var at sql.NullInt64
+		err := rows.Scan(&key, &at)
+		if settled[id{key, timeOf(at).UnixMicro()}] {
+			stored = append(stored, key)
+		}
+		return err
+	}
+	for i := range requests {
+		settled[id{requests[i].Key, requests[i].At.UnixMicro()}] = true
+	}
+	for _, r := range lastByKey(requests, func(r *hubstore.Request) hubstore.Key { return r.Key }) {
+		if err := find.query(ctx, row, string(r.Key)); err != nil {
+			return err
+		}
+	}
+	if err := find.flushQuery(ctx, row); err != nil {
+		return err
+	}
+	return h.remove(ctx, tx, stored, "hub_request")
 }
 
 // remove deletes the rows of the keys from tables.
