@@ -304,3 +304,41 @@ func TestReplacedDuringVerification(t *testing.T) {
 		})
 	}
 }
+
+// TestChangedDuringReload: what a hub changes in its subscriptions while it reads what others have changed is not undone.
+func TestChangedDuringReload(t *testing.T) {
+	t.Parallel()
+	s, mem := newSink(t, nil), newMarked()
+	store := &unsteady{sharedStore: half{marked: mem, digests: new(digests)}}
+	r := run(t, store, hub.Options{})
+	var key hubstore.Key
+	callback := s.URL
+	for i := 0; i == 0 || key.Shard()%2 == 1; i++ {
+		callback = fmt.Sprint(s.URL, "/", i)
+		key = hubstore.KeyOf(topicURL, callback)
+	}
+	during := func(change func()) {
+		p := &pause{make(chan struct{}), make(chan struct{})}
+		store.pause.Store(p)
+		if _, err := mem.Append(t.Context(), []hubstore.Message{{Topic: changes, ID: "x", Body: []byte(key)}}); err != nil {
+			t.Fatal(err)
+		}
+		<-p.reached
+		change()
+		before := store.calls.Load()
+		close(p.end)
+		eventually(t, "the end of the reading", func() bool { return store.calls.Load() > before+1 })
+	}
+	during(func() { r.subscribe(callback, "") })
+	if n := r.Subscriptions(); n != 1 {
+		t.Errorf("%d subscriptions, want the new one", n)
+	}
+	during(func() {
+		if err := r.End(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n := r.Subscriptions(); n != 0 {
+		t.Errorf("%d subscriptions, want none", n)
+	}
+}

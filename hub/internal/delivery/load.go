@@ -81,6 +81,7 @@ func resumed(row hubstore.Subscription, now time.Time, most time.Duration) hubst
 // join adds a saved subscription to the registry, or updates the one there. The
 // caller holds the lock of the registry.
 func (l *loader) join(row hubstore.Subscription) {
+	l.registry.touch(row.Key)
 	s := l.registry.find(row.Key)
 	if s == nil {
 		l.start(l.registry.add(row, &l.scheduler.lanes))

@@ -75,7 +75,8 @@ type registry struct {
 	count  int            // of subscriptions
 	alarms *alarmClock
 
-	changesRead int64 // number of the last message of changesTopic that was read
+	changesRead int64                 // number of the last message of changesTopic that was read
+	touched     map[hubstore.Key]bool // subscriptions that were set or dropped while Sharing.reload reads; nil: it does not
 }
 
 func newRegistry(alarms *alarmClock) *registry {
@@ -139,8 +140,16 @@ func (s *subscription) set(row hubstore.Subscription) {
 	s.target, _ = url.Parse(row.Callback) // invalid URLs were refused when they were submitted
 }
 
+// touch records that a subscription is about to be set or dropped.
+func (r *registry) touch(key hubstore.Key) {
+	if r.touched != nil {
+		r.touched[key] = true
+	}
+}
+
 // drop removes a subscription.
 func (r *registry) drop(s *subscription) {
+	r.touch(s.Key)
 	r.alarms.clear(&s.alarm)
 	s.log.unlist(s)
 	s.stage = gone

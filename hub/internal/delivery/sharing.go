@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -396,7 +397,9 @@ func (x *Sharing) listen(ctx context.Context) error {
 				return err
 			}
 		}
-		delete(x.changed, shard)
+		if !own || len(keys) == 0 {
+			delete(x.changed, shard)
+		}
 	}
 	return nil
 }
@@ -430,27 +433,44 @@ func (x *Sharing) listChanges(ctx context.Context) error {
 	return nil
 }
 
-// reload reads changed subscriptions and requests of a shard from the store.
+// reload reads changed subscriptions and requests of a shard from the store, and removes them from keys. What this
+// hub has saved or begun to remove before is written first. Keys remain whose subscription it has changed meanwhile: what
+// was read may be older than that, or newer.
 func (x *Sharing) reload(ctx context.Context, shard int, keys map[hubstore.Key]bool) error {
-	for row, err := range x.store.Subscriptions(ctx, shard) {
-		if err != nil {
-			return fmt.Errorf("load subscriptions: %w", err)
-		}
-		if keys[row.Key] {
-			x.registry.mu.Lock()
-			x.loader.join(row)
-			x.registry.mu.Unlock()
-			delete(keys, row.Key)
+	x.registry.mu.Lock()
+	x.registry.touched = map[hubstore.Key]bool{}
+	saving := x.saver.enter(hubstore.Changes{Remove: slices.Collect(maps.Keys(x.progress.removing))})
+	x.registry.mu.Unlock()
+	rows, err := map[hubstore.Key]hubstore.Subscription{}, saving.wait(ctx)
+	if err == nil {
+		for row, rerr := range x.store.Subscriptions(ctx, shard) {
+			if err = rerr; keys[row.Key] {
+				rows[row.Key] = row
+			}
 		}
 	}
 	x.registry.mu.Lock()
+	touched := x.registry.touched
+	x.registry.touched = nil
 	for k := range keys {
-		if s := x.registry.find(k); s != nil {
+		if err != nil || touched[k] {
+			continue
+		}
+		if row, ok := rows[k]; ok {
+			x.loader.join(row)
+		} else if s := x.registry.find(k); s != nil {
 			x.registry.drop(s)
 		}
 	}
 	x.registry.mu.Unlock()
-	return x.loadUsers(ctx, []int{shard})
+	if err != nil {
+		return fmt.Errorf("load subscriptions: %w", err)
+	}
+	if err := x.loadUsers(ctx, []int{shard}); err != nil {
+		return err
+	}
+	maps.DeleteFunc(keys, func(k hubstore.Key, _ bool) bool { return !touched[k] })
+	return nil
 }
 
 // others describes the needs of other hubs for the logs.
