@@ -72,10 +72,13 @@ type unsteady struct {
 	failures atomic.Int64           // calls of News that did
 	calls    atomic.Int64           // of News
 	deaf     atomic.Bool            // the changes of other hubs cannot be read
-	pause    atomic.Pointer[pause]  // of the next reading of the subscriptions of a shard, once it has read them; nil: none
+	pause    atomic.Pointer[pause]  // of the next reading of the subscriptions of shards, once it has read them; nil: none
+	stored   atomic.Pointer[pause]  // of the next Save of a request or a removal, once it is written; nil: none
 }
 
 type pause struct{ reached, end chan struct{} }
+
+func newPause() *pause { return &pause{make(chan struct{}), make(chan struct{})} }
 
 func (x *unsteady) News(ctx context.Context, mark int64) (map[string]int64, int64, error) {
 	x.calls.Add(1)
@@ -105,7 +108,7 @@ func (x *unsteady) Subscriptions(ctx context.Context, shard int) iter.Seq2[hubst
 	if shard >= 0 && x.fails("subscriptions") {
 		return func(yield func(hubstore.Subscription, error) bool) { yield(hubstore.Subscription{}, errCut) }
 	}
-	if p := x.pause.Load(); p != nil && shard >= 0 && x.pause.CompareAndSwap(p, nil) {
+	if p := x.pause.Swap(nil); p != nil {
 		var rows []hubstore.Subscription
 		for row := range x.sharedStore.Subscriptions(ctx, shard) {
 			rows = append(rows, row)
@@ -121,6 +124,18 @@ func (x *unsteady) Subscriptions(ctx context.Context, shard int) iter.Seq2[hubst
 		}
 	}
 	return x.sharedStore.Subscriptions(ctx, shard)
+}
+
+func (x *unsteady) Save(ctx context.Context, c hubstore.Changes) error {
+	err := x.sharedStore.Save(ctx, c)
+	if len(c.Ask)+len(c.Remove) == 0 {
+		return err
+	}
+	if p := x.stored.Swap(nil); p != nil {
+		close(p.reached)
+		<-p.end
+	}
+	return err
 }
 
 func (x *unsteady) Log(ctx context.Context, topic string, after int64) iter.Seq2[hubstore.Message, error] {
@@ -318,7 +333,7 @@ func TestChangedDuringReload(t *testing.T) {
 		key = hubstore.KeyOf(topicURL, callback)
 	}
 	during := func(change func()) {
-		p := &pause{make(chan struct{}), make(chan struct{})}
+		p := newPause()
 		store.pause.Store(p)
 		if _, err := mem.Append(t.Context(), []hubstore.Message{{Topic: changes, ID: "x", Body: []byte(key)}}); err != nil {
 			t.Fatal(err)

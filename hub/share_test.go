@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -288,4 +290,77 @@ func TestShareEndAfterAnError(t *testing.T) {
 			eventually(t, "the end", func() bool { return b.Subscriptions() == 0 })
 		})
 	}
+}
+
+// TestShareLostDuringVerification: a request whose shard is lost while the result of its verification is to be
+// written is dropped by the hub that had the shard, and verified by the one that has it.
+func TestShareLostDuringVerification(t *testing.T) {
+	t.Parallel()
+	answer := make(chan struct{})
+	var asked atomic.Int64
+	s, all := newSink(t, func(w http.ResponseWriter, r *http.Request, _ string) {
+		asked.Add(1)
+		<-answer
+		_, _ = w.Write([]byte(r.URL.Query().Get("hub.challenge")))
+	}), newShared()
+	weak, stored := &unsteady{sharedStore: &member{shared: all}}, newPause()
+	a := runWith(t, weak, hub.Options{}, func(h *hub.Hub) {
+		h.ClaimFor(500 * time.Millisecond)
+		h.VerifyWaits(10 * time.Millisecond)
+	})
+	form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topicURL}, "hub.callback": {inUpperHalf(s.URL)}}
+	if status := post(a, form); status != http.StatusAccepted {
+		t.Fatalf("subscribe: %d", status)
+	}
+	eventually(t, "the question", func() bool { return asked.Load() == 1 })
+	weak.stored.Store(stored)
+	again := make(chan int, 1)
+	go func() { again <- post(a, form) }()
+	<-stored.reached
+	close(answer) // the result waits for the second request
+	b, _ := all.join(t)
+	eventually(t, "division", func() bool { return a.Shards() == 128 && b.Shards() == 128 })
+	close(stored.end)
+	if status := <-again; status != http.StatusAccepted {
+		t.Errorf("subscribe again: %d", status)
+	}
+	eventually(t, "the subscription", func() bool { return b.Subscriptions() == 1 })
+	eventually(t, "nothing pending", func() bool {
+		requests, _ := a.Pending()
+		return requests == 0
+	})
+}
+
+// inUpperHalf returns a callback at a server whose subscription to topicURL is given up when a second hub joins.
+func inUpperHalf(server string) string {
+	for i := 0; ; i++ {
+		callback := fmt.Sprint(server, "/", i)
+		if hubstore.KeyOf(topicURL, callback).Shard() >= hubstore.Shards/2 {
+			return callback
+		}
+	}
+}
+
+// TestShareEndDuringTakeover: a subscription that is ended at a hub while that loads its shard does not come back.
+func TestShareEndDuringTakeover(t *testing.T) {
+	t.Parallel()
+	all := newShared()
+	a, _ := all.join(t)
+	callback := inUpperHalf("http://127.0.0.1:1")
+	subscribeAt(t, callback, a)
+	weak, reading, stored := &unsteady{sharedStore: &member{shared: all}}, newPause(), newPause()
+	b := runWith(t, weak, hub.Options{}, func(h *hub.Hub) { h.ClaimFor(500 * time.Millisecond) })
+	weak.pause.Store(reading)
+	<-reading.reached
+	weak.stored.Store(stored)
+	ended := make(chan error, 1)
+	go func() { ended <- b.End(t.Context(), hubstore.KeyOf(topicURL, callback)) }()
+	<-stored.reached
+	close(reading.end)
+	eventually(t, "the shards", func() bool { return b.Shards() == 128 })
+	close(stored.end)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end", func() bool { return a.Subscriptions()+b.Subscriptions() == 0 })
 }

@@ -49,14 +49,17 @@ func (x *Members) Subscribe(ctx context.Context, r hubstore.Request, sent time.T
 	if err := saving.wait(ctx); err != nil {
 		return err
 	}
-	if !x.sharing.ownsSurely(r.Key) { // the new owner may have read the row, or not
-		return x.sharing.notifyOwner(ctx, r.Key)
-	}
+	owned := false
 	within(func() {
 		x.registry.mu.Lock()
 		defer x.registry.mu.Unlock()
-		x.loader.join(row)
+		if owned = x.sharing.hasSurely(r.Key); owned {
+			x.loader.join(row)
+		}
 	})
+	if !owned { // the new owner may have read the row, or not
+		return x.sharing.notify(ctx, r.Key)
+	}
 	return nil
 }
 
@@ -108,14 +111,18 @@ func settled(r hubstore.Request, settle bool) []hubstore.Request {
 func (x *Members) End(ctx context.Context, r hubstore.Request, settle bool) error {
 	key := r.Key
 	x.registry.mu.Lock()
+	owned := x.sharing.hasSurely(key)
 	if s := x.registry.find(key); s != nil {
 		x.registry.drop(s)
 	}
 	saving := x.saver.enter(hubstore.Changes{Remove: []hubstore.Key{key}, Settle: settled(r, settle)})
 	x.registry.mu.Unlock()
 	err := saving.wait(ctx)
-	if err == nil {
+	if err == nil && owned {
 		return x.sharing.notifyOwner(ctx, key)
+	}
+	if err == nil { // the owner may have read the row before, also if that is this hub by now
+		return x.sharing.notify(ctx, key)
 	}
 	x.registry.mu.Lock()
 	defer x.registry.mu.Unlock()

@@ -123,16 +123,18 @@ func (x *Sharing) Owns(key hubstore.Key) bool {
 // loaded it yet. A hub that could not renew its claims in time may not know that it
 // has lost them.
 func (x *Sharing) ownsSurely(key hubstore.Key) bool {
-	if x.sharer == nil {
-		return true
-	}
 	x.registry.mu.Lock()
 	defer x.registry.mu.Unlock()
-	return x.has(key) && time.Now().Before(x.until)
+	return x.hasSurely(key)
 }
 
 // has is Owns for callers that hold the lock of the registry.
 func (x *Sharing) has(key hubstore.Key) bool { return x.sharer == nil || x.own[key.Shard()] }
+
+// hasSurely is ownsSurely for callers that hold the lock of the registry.
+func (x *Sharing) hasSurely(key hubstore.Key) bool {
+	return x.sharer == nil || x.has(key) && time.Now().Before(x.until)
+}
 
 // run renews the claims and reads the changes of other hubs, until ctx ends.
 func (x *Sharing) run(ctx context.Context) {
@@ -352,6 +354,11 @@ func (x *Sharing) notifyOwner(ctx context.Context, key hubstore.Key) error {
 	if x.ownsSurely(key) {
 		return nil
 	}
+	return x.notify(ctx, key)
+}
+
+// notify does so whichever hub that is.
+func (x *Sharing) notify(ctx context.Context, key hubstore.Key) error {
 	_, err := x.appender.add(ctx, hubstore.Message{Topic: changesTopic, ID: rand.Text(), At: x.now(), Body: []byte(key)})
 	return err
 }

@@ -272,3 +272,46 @@ func TestRenewedDuringTakeover(t *testing.T) {
 		}
 	}
 }
+
+// TestLostBeforeJoining: a subscription whose shard is lost just before it is added is left to the new owner.
+func TestLostBeforeJoining(t *testing.T) {
+	t.Parallel()
+	const topic, callback = "https://source.example/topic", "https://subscriber.example/callback"
+	store := &handedOver{Mem: hubstore.NewMem()}
+	store.ended.Store(true)
+	store.failed.Store(1) // not in this test
+	e := delivery.New(store, delivery.Options{
+		Tally: new(tally.Tally), Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Transport: http.DefaultTransport,
+		RetryFirst: time.Second, RetryMost: time.Hour, RetryFor: time.Hour, Keep: time.Hour, Forget: time.Hour, Timeout: time.Second, MaxLog: 1 << 20,
+	})
+	e.Sharing.ClaimFor(200 * time.Millisecond)
+	ctx, stop := context.WithCancel(t.Context())
+	ended, ready := make(chan error, 1), make(chan struct{})
+	go func() { ended <- e.Run(ctx, nil, func() { close(ready) }) }()
+	<-ready
+	request := hubstore.Request{Key: hubstore.KeyOf(topic, callback), Mode: "subscribe", Topic: topic, Callback: callback, Lease: time.Hour, At: time.Now()}
+	err := e.Members.Subscribe(ctx, request, time.Now(), -1, true, func(join func()) {
+		store.ended.Store(false)
+		for e.Sharing.Owned() > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		join()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if n := e.Members.Count(); n > 0 {
+		t.Errorf("%d subscriptions of another hub", n)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	var heard []string
+	for m := range store.Log(t.Context(), "urn:x-lockstep:hub:changes", 0) {
+		heard = append(heard, string(m.Body))
+	}
+	if len(heard) != 1 || heard[0] != string(request.Key) {
+		t.Errorf("the new owner was notified of %q", heard)
+	}
+}

@@ -318,8 +318,8 @@ func (v *Verifier) conclude(ctx context.Context, key hubstore.Key, a *ask, p *pe
 	v.mu.Lock()
 	superseded, canceled := a.newest != p, p.canceled
 	v.mu.Unlock()
-	done, err := true, error(nil)
-	if !canceled {
+	done, err := canceled, error(nil)
+	if !canceled && v.o.Shards.Owns(key) { // otherwise the hub that owns the shard now asks again
 		done, err = v.write(ctx, a, p, o, superseded)
 	}
 	if err != nil {
@@ -328,7 +328,7 @@ func (v *Verifier) conclude(ctx context.Context, key hubstore.Key, a *ask, p *pe
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	a.asking = false
-	if done && a.newest == p {
+	if done && a.newest == p || !v.o.Shards.Owns(key) {
 		a.newest = nil
 	}
 	if done && a.read != nil && a.read.At.Equal(p.At) {
