@@ -357,3 +357,85 @@ func TestChangedDuringReload(t *testing.T) {
 		t.Errorf("%d subscriptions, want none", n)
 	}
 }
+
+// pageIn publishes a page whose topic is in one of the shards that in accepts.
+func pageIn(t *testing.T, hubURL string, body func() string, in func(shard int) bool) *page {
+	for {
+		if p := publishPage(t, hubURL, "text/plain", body); in(hubstore.KeyOf(p.url, "").Shard()) {
+			return p
+		}
+	}
+}
+
+// TestPingsAtSeveralHubs: content that comes back is distributed again, whichever hubs were pinged.
+func TestPingsAtSeveralHubs(t *testing.T) {
+	t.Parallel()
+	mem := newMarked()
+	one := start(t, half{marked: mem, digests: new(digests)}, nil)
+	two := start(t, half{marked: mem, digests: new(digests), odd: true}, func(o *hub.Options) { o.PublicURL = one.url })
+	for _, remainder := range []int{0, 1} {
+		var body atomic.Value
+		body.Store("")
+		p := pageIn(t, one.url, func() string { return body.Load().(string) }, func(shard int) bool { return shard%2 == remainder })
+		sub := subscribe(t, nil)
+		one.subscribed(t, sub, p.url)
+		for i, want := range []string{"first", "second", "first", "second", "second again"} {
+			body.Store(want)
+			[]*site{one, two}[i%2].ping(t, p.url)
+			if got := string(sub.nextTaken(t).body); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+	}
+	eventually(t, "no pings left", func() bool { return len(one.requests(t)) == 0 })
+}
+
+// TestPingedHubEnds: a topic is fetched also if the hub that was pinged ends at once.
+func TestPingedHubEnds(t *testing.T) {
+	t.Parallel()
+	mem := newMarked()
+	one := start(t, half{marked: mem, digests: new(digests)}, nil)
+	two := start(t, half{marked: mem, digests: new(digests), odd: true}, func(o *hub.Options) { o.PublicURL = one.url })
+	ended := make(chan struct{})
+	p := pageIn(t, one.url, func() string { <-ended; return "content" }, func(shard int) bool { return shard%2 == 0 })
+	sub := subscribe(t, nil)
+	for hubstore.KeyOf(p.url, sub.url).Shard()%2 == 1 {
+		sub = subscribe(t, nil)
+	}
+	wantStatus(t, one.post(t, "hub.mode", "subscribe", "hub.topic", p.url, "hub.callback", sub.url), 202)
+	eventually(t, "the subscription", func() bool { return one.Subscriptions() == 1 })
+	two.ping(t, p.url)
+	two.stop()
+	close(ended)
+	if got := string(sub.nextTaken(t).body); got != "content" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestPingAfterTakeovers: a hub that takes a topic over knows which content was distributed last, also if it
+// distributed another one before.
+func TestPingAfterTakeovers(t *testing.T) {
+	t.Parallel()
+	all := newShared()
+	one := start(t, &member{shared: all}, nil)
+	var body atomic.Value
+	body.Store("first")
+	p := pageIn(t, one.url, func() string { return body.Load().(string) }, func(shard int) bool { return shard >= hubstore.Shards/2 })
+	sub := subscribe(t, nil)
+	one.subscribed(t, sub, p.url)
+	pinged := func(want string) {
+		t.Helper()
+		body.Store(want)
+		one.ping(t, p.url)
+		if got := string(sub.nextTaken(t).body); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	pinged("first")
+	two := start(t, &member{shared: all}, func(o *hub.Options) { o.PublicURL = one.url })
+	eventually(t, "division", func() bool { return one.Shards() == 128 && two.Shards() == 128 })
+	pinged("second")
+	two.stop()
+	eventually(t, "the shards", func() bool { return one.Shards() == hubstore.Shards })
+	pinged("first")
+}

@@ -76,7 +76,7 @@ func New(s Store, o Options) (*Hub, error) {
 	})
 	bodies := accept.Bodies(o.MaxBody)
 	h.fetcher, err = ping.New(ping.Options{
-		Topics: h.engine.Topics, Expects: h.expects, Allowed: rules.Covers, Bodies: bodies, Client: h.client,
+		Topics: h.engine.Topics, Stored: s.Requests, Expects: h.expects, Allowed: rules.Covers, Bodies: bodies, Client: h.client,
 		Tally: counts, Clock: o.Clock, Logger: o.Logger,
 		PublicURL: o.PublicURL, UserAgent: o.UserAgent, AllowPrivate: o.AllowPrivate, RootCAs: o.RootCAs,
 		Timeout: o.Timeout, RetryFirst: o.RetryFirst, RetryMost: o.RetryMost, RetryFor: o.RetryFor, MaxBody: o.MaxBody,

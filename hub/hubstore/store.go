@@ -90,10 +90,11 @@ type Progress struct {
 }
 
 // A Request is a request to subscribe or unsubscribe that was accepted and is
-// not verified yet. There is at most one for a Key: the newest.
+// not verified yet. There is at most one for a Key: the newest. Or it is a ping
+// that another hub has to handle; it has no Callback then.
 type Request struct {
 	Key         Key
-	Mode        string // websub.ModeSubscribe or websub.ModeUnsubscribe
+	Mode        string // websub.ModeSubscribe, websub.ModeUnsubscribe or websub.ModePublish
 	Topic       string // as sent
 	Callback    string
 	Secret      []byte        // encrypted; nil: none

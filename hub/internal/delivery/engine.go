@@ -139,7 +139,7 @@ func New(s hubstore.Store, o Options) *Engine {
 		store: s, registry: r, outcomes: results, sharing: e.Sharing,
 		keep: o.Keep, forget: o.Forget, grain: grain, now: now, log: o.Logger,
 	}
-	e.Topics = &Topics{store: s, registry: r, appender: e.appender, saver: e.saver, sharing: e.Sharing}
+	e.Topics = &Topics{registry: r, appender: e.appender, saver: e.saver, sharing: e.Sharing}
 	e.View = &View{registry: r, store: s, sharing: e.Sharing, tally: o.Tally, describe: o.Describe, pending: o.Pending}
 	return e
 }

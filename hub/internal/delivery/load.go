@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"lockstep/hub/hubstore"
@@ -33,6 +34,25 @@ func (l *loader) topics(ctx context.Context) error {
 		t.row, t.first, t.last, t.bytes, t.state = true, row.First, row.Last, row.Bytes, row.State
 		t.ages.loaded = row.Last
 		l.registry.mu.Unlock()
+	}
+	return nil
+}
+
+// states loads the states of the topics of shards, which other hubs may have changed.
+func (l *loader) states(ctx context.Context, shards []int) error {
+	if len(shards) == 0 {
+		return nil
+	}
+	for row, err := range l.store.Topics(ctx) {
+		if err != nil {
+			return fmt.Errorf("load topics: %w", err)
+		}
+		if slices.Contains(shards, hubstore.KeyOf(row.URL, "").Shard()) {
+			l.registry.mu.Lock()
+			t := l.registry.topic(row.URL)
+			t.row, t.state = true, row.State
+			l.registry.mu.Unlock()
+		}
 	}
 	return nil
 }

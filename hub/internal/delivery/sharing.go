@@ -252,7 +252,9 @@ func (x *Sharing) gain(ctx context.Context, shards []int) (err error) {
 		}
 	}
 	x.registry.mu.Unlock()
-	err = x.loader.shards(ctx, fresh)
+	if err = x.loader.shards(ctx, fresh); err == nil {
+		err = x.loader.states(ctx, fresh)
+	}
 	x.registry.mu.Lock()
 	for _, i := range fresh {
 		if x.own[i] = err == nil; !x.own[i] {

@@ -2,24 +2,30 @@ package delivery
 
 import (
 	"context"
-	"iter"
 
 	"lockstep/hub/hubstore"
 )
 
 // Topics are the topics of a hub, and their messages.
 type Topics struct {
-	store    hubstore.Store
 	registry *registry
 	appender *appender
 	saver    *saver
 	sharing  *Sharing
 }
 
-// Topics yields the stored topics.
-func (t *Topics) Topics(ctx context.Context) iter.Seq2[hubstore.Topic, error] {
-	return t.store.Topics(ctx)
+// Topics returns the topics, in no order. The State is up to date of those that this hub owns.
+func (t *Topics) Topics() (all []hubstore.Topic) {
+	t.registry.mu.Lock()
+	defer t.registry.mu.Unlock()
+	for _, t := range t.registry.topics {
+		all = append(all, t.export())
+	}
+	return all
 }
+
+// Owns reports whether this hub, and no other, handles the pings of a topic.
+func (t *Topics) Owns(topic string) bool { return t.sharing.ownsSurely(hubstore.KeyOf(topic, "")) }
 
 // Topic returns the state of a topic, whatever the spelling of its URL; false if
 // the hub does not know it.
@@ -41,5 +47,16 @@ func (t *Topics) Append(ctx context.Context, m hubstore.Message) (seq int64, err
 	return t.appender.append(ctx, m)
 }
 
-// Save makes the state of topics durable.
-func (t *Topics) Save(ctx context.Context, c hubstore.Changes) error { return t.saver.save(ctx, c) }
+// Save makes the state of topics durable, and requests, of which it notifies the hubs that own
+// them, also if that is this one.
+func (t *Topics) Save(ctx context.Context, c hubstore.Changes) error {
+	if err := t.saver.save(ctx, c); err != nil {
+		return err
+	}
+	for _, r := range c.Ask {
+		if err := t.sharing.notify(ctx, r.Key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

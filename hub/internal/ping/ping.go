@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +31,9 @@ import (
 const (
 	// fetchTime caps one fetch of a topic.
 	fetchTime = time.Minute
+
+	// receiveMost is how many pings of other hubs are handled at a time.
+	receiveMost = 1000
 
 	fetchInAll = 32
 	fetchAtOne = 4
@@ -70,25 +75,29 @@ func Describe(t *status.Topic, state []byte) {
 
 // Topics are the topics of a hub, and their messages.
 type Topics interface {
-	// Topics yields the stored topics.
-	Topics(ctx context.Context) iter.Seq2[hubstore.Topic, error]
+	// Topics returns the topics; their State is up to date if this hub owns them.
+	Topics() []hubstore.Topic
+	// Owns reports whether this hub, and no other, handles the pings of a topic.
+	Owns(topic string) bool
 	// Topic returns a topic; false if the hub does not know it.
 	Topic(uri string) (hubstore.Topic, bool)
 	// Subscribed reports whether a topic has subscribers, or may have some.
 	Subscribed(topic string) bool
 	// Append makes a message durable.
 	Append(ctx context.Context, m hubstore.Message) (seq int64, err error)
-	// Save makes the state of topics durable.
+	// Save makes the state of topics durable, and requests, of which it notifies the hubs that
+	// own them.
 	Save(ctx context.Context, c hubstore.Changes) error
 }
 
 // Options are what a [Fetcher] needs.
 type Options struct {
 	Topics  Topics
-	Expects func(topic string) bool    // reports whether a client may be about to subscribe to a topic
-	Allowed func(topic *url.URL) error // returns an error unless a topic may be published
-	Bodies  *limit.Budget              // for contents of topics
-	Client  *http.Client               // for discovery; it follows no redirects
+	Stored  func(ctx context.Context, shard int) iter.Seq2[hubstore.Request, error] // the stored requests of a shard
+	Expects func(topic string) bool                                                 // reports whether a client may be about to subscribe to a topic
+	Allowed func(topic *url.URL) error                                              // returns an error unless a topic may be published
+	Bodies  *limit.Budget                                                           // for contents of topics
+	Client  *http.Client                                                            // for discovery; it follows no redirects
 	Tally   *tally.Tally
 	Clock   func() time.Time
 	Logger  *slog.Logger
@@ -164,7 +173,54 @@ func (n *Fetcher) Ping(ctx context.Context, topics []string, urls []*url.URL) er
 	return errors.Join(errs...)
 }
 
+// derivedPing marks the request for a ping that the hub has made itself.
+const derivedPing = "derived"
+
+// pass leaves a ping to the hub that owns the topic: only that knows which content was distributed last.
+func (n *Fetcher) pass(ctx context.Context, topic string, derived bool) error {
+	r := hubstore.Request{Key: hubstore.KeyOf(topic, ""), Mode: websub.ModePublish, Topic: topic, At: n.now()}
+	if derived {
+		r.VerifyToken = derivedPing
+	}
+	return n.o.Topics.Save(ctx, hubstore.Changes{Ask: []hubstore.Request{r}})
+}
+
+// receive handles the pings of topics in shards that other hubs have accepted.
+func (n *Fetcher) receive(ctx context.Context, shards []int) error {
+	var pings []hubstore.Request
+	for r, err := range hubstore.OfShards(ctx, shards, n.o.Stored, func(r *hubstore.Request) hubstore.Key { return r.Key }) {
+		if err != nil {
+			return fmt.Errorf("load pings: %w", err)
+		}
+		if r.Mode == websub.ModePublish {
+			pings = append(pings, r)
+		}
+	}
+	for some := range slices.Chunk(pings, receiveMost) {
+		errs := make([]error, len(some))
+		var wg sync.WaitGroup
+		for i, r := range some {
+			wg.Go(func() {
+				if u, err := url.Parse(r.Topic); err == nil {
+					errs[i] = n.pingOne(ctx, r.Topic, u, r.VerifyToken == derivedPing)
+				}
+				if errs[i] == nil {
+					errs[i] = n.o.Topics.Save(ctx, hubstore.Changes{Settle: []hubstore.Request{r}})
+				}
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (n *Fetcher) pingOne(ctx context.Context, topic string, u *url.URL, derived bool) error {
+	if !n.o.Topics.Owns(topic) {
+		return n.pass(ctx, topic, derived)
+	}
 	p, err := n.hold(ctx, topic, u)
 	if err != nil {
 		return err
@@ -188,10 +244,19 @@ func (n *Fetcher) pingOne(ctx context.Context, topic string, u *url.URL, derived
 	if p.state.Attempts > 0 { // the topic seems to be available again; but many pings do not speed up its retries
 		at = minTime(p.state.Next, p.state.Pinged.Add(n.o.RetryFirst))
 	}
+	owned := n.o.Topics.Owns(topic)
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !p.fetching {
+	switch held := n.topics[topic] == p; {
+	case !held:
+		owned = false
+	case !owned:
+		delete(n.topics, topic)
+	case !p.fetching:
 		n.schedule(topic, p, at)
+	}
+	n.mu.Unlock()
+	if !owned { // the hub that owns it now may have loaded it before
+		return n.pass(ctx, topic, derived)
 	}
 	return nil
 }
@@ -268,7 +333,8 @@ func (n *Fetcher) schedule(topic string, p *pinged, at time.Time) {
 	n.calls.Add(p.url, call.Known, at, func(ctx context.Context) { n.carry(ctx, topic, p, round) })
 }
 
-// Load loads the pings of the topics of shards that no hub has handled yet.
+// Load loads the pings of the topics of shards that no hub has handled yet, and receives those that other
+// hubs have accepted.
 func (n *Fetcher) Load(ctx context.Context, shards []int) error {
 	fresh := make(map[int]bool)
 	n.mu.Lock()
@@ -279,12 +345,9 @@ func (n *Fetcher) Load(ctx context.Context, shards []int) error {
 	}
 	n.mu.Unlock()
 	if len(fresh) == 0 {
-		return nil
+		return n.receive(ctx, shards)
 	}
-	for t, err := range n.o.Topics.Topics(ctx) {
-		if err != nil {
-			return fmt.Errorf("load topics: %w", err)
-		}
+	for _, t := range n.o.Topics.Topics() {
 		s := stateOf(t.State)
 		if s.Pinged.IsZero() || !fresh[hubstore.KeyOf(t.URL, "").Shard()] {
 			continue
@@ -293,7 +356,7 @@ func (n *Fetcher) Load(ctx context.Context, shards []int) error {
 			n.take(t.URL, u, s)
 		}
 	}
-	return nil
+	return n.receive(ctx, shards)
 }
 
 func (n *Fetcher) take(topic string, u *url.URL, s topicState) {
@@ -307,14 +370,15 @@ func (n *Fetcher) take(topic string, u *url.URL, s topicState) {
 	n.schedule(topic, p, s.Next)
 }
 
-// Unload forgets that the pings of shards are loaded: they belong to another hub.
-// Running fetches are completed.
+// Unload forgets the pings of shards: they belong to another hub, which makes running fetches
+// again.
 func (n *Fetcher) Unload(shards []int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, s := range shards {
 		delete(n.shards, s)
 	}
+	maps.DeleteFunc(n.topics, func(topic string, _ *pinged) bool { return slices.Contains(shards, hubstore.KeyOf(topic, "").Shard()) })
 }
 
 // Run fetches topics until ctx ends; everything it started has ended when it
@@ -341,8 +405,12 @@ func (n *Fetcher) carry(ctx context.Context, topic string, p *pinged, round int)
 	p.turn <- struct{}{}
 	defer n.release(topic, p)
 	defer n.settle(topic, p, f)
-	if ctx.Err() != nil {
-		return // fetched again when the hub has restarted
+	n.mu.Lock()
+	owned := n.topics[topic] == p
+	n.mu.Unlock()
+	if ctx.Err() != nil || !owned {
+		f.done()
+		return // fetched again when the hub has restarted, or by the hub that owns the topic now
 	}
 	n.conclude(ctx, topic, p, f)
 }

@@ -217,6 +217,9 @@ func (v *Verifier) Load(ctx context.Context, shards []int) error {
 		if err != nil {
 			return fmt.Errorf("load requests: %w", err)
 		}
+		if r.Mode == websub.ModePublish {
+			continue // a ping
+		}
 		target, err := url.Parse(r.Callback)
 		if err != nil {
 			continue // another version of the hub accepted it

@@ -39,7 +39,8 @@ import (
 //				no order, modifies as many pages as there are rows, up to all
 //				pages: narrow rows need a fifth of the pages
 //
-//	hub_request		one row for each request that is not verified
+//	hub_request		one row for each request that is not verified, and for each topic of
+//				which another hub has accepted a ping
 //
 //	hub_owner		one row for each hub; until: when its claims end
 //	hub_claim		one row for each shard that is claimed, or was
