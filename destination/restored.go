@@ -11,10 +11,11 @@ import (
 	"lockstep/destination/journal"
 )
 
-// MarkRestored records in the Journal of a mirror that it was restored from a copy, after which the mirror may have
-// changed. The next run examines the files of the mirror and compares all of each set. Files that the copy does not know
-// are taken over if they are right; those at the place of a resource are replaced otherwise, and those of no resource
-// are reported. A Journal without a mirror stays as it is.
+// MarkRestored records in the Journal of a mirror that it is older than the mirror, as after it was restored from a
+// copy, or a standby that was behind has become the server of its database. The next run examines the files of the
+// mirror and compares all of each set. Files that the Journal does not know are taken over if they are right; those at
+// the place of a resource are replaced otherwise, and those of no resource are reported. A Journal without a mirror stays
+// as it is.
 func MarkRestored(ctx context.Context, j journal.Journal) error {
 	var m saved.Mirror
 	if known, err := saved.Load(ctx, j, saved.DocMirror, &m); err != nil || !known {
@@ -57,6 +58,6 @@ func reportUnrecorded(ctx context.Context, s *session, sets []*setState) {
 	case err != nil:
 		s.warn("", fmt.Sprintf("look for files of no resource%s: %v", s.d.inDest(), err))
 	case n > 0:
-		s.warn("", fmt.Sprintf("the state was restored, and files%s are of no resource, %d in all, such as %s: the Source may have deleted them after the backup; lockstep audit names them", s.d.inDest(), n, first))
+		s.warn("", fmt.Sprintf("the state is older than the mirror: files%s are of no resource, %d in all, such as %s; the Source may have deleted their resources since; lockstep audit names them", s.d.inDest(), n, first))
 	}
 }

@@ -266,7 +266,7 @@ func prepare(ctx context.Context, file, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(markMirrors(ctx, to.Journal()), to.Close()); err != nil {
+	if err := errors.Join(MarkMirrors(ctx, to.Journal()), to.Close()); err != nil {
 		return err
 	}
 	db, err := storage.OpenReader(ctx, file)
@@ -280,8 +280,9 @@ func prepare(ctx context.Context, file, name string) error {
 	return err
 }
 
-// markMirrors records that the mirrors were restored whose Journal this is, or which have parts of it.
-func markMirrors(ctx context.Context, j interface {
+// MarkMirrors records that the mirrors were restored whose Journal this is, or which have parts of it: their next runs
+// compare everything.
+func MarkMirrors(ctx context.Context, j interface {
 	part.Whole
 	Documents(context.Context) ([]string, error)
 }) error {

@@ -73,6 +73,10 @@ func (o *Owner) Err() error {
 	return err
 }
 
+// Timeline returns the timeline of the server when the ownership began, which is another one once a standby
+// has become the server; empty if the server states none.
+func (o *Owner) Timeline() string { return o.tenure.line }
+
 // Since returns when the ownership began, by the clock of the server: it distinguishes all owners
 // of a database.
 func (o *Owner) Since() time.Time { return time.UnixMicro(o.tenure.since) }

@@ -40,7 +40,7 @@ func (p Place) OpenOwned(ctx context.Context, command string, log *slog.Logger) 
 	if p.shared {
 		o.Wait, o.Lease = 0, sharedLease
 	}
-	owner, err := db.Own(ctx, o)
+	owner, err := own(ctx, db, o)
 	if err != nil {
 		return nil, nil, errors.Join(Explain(fmt.Errorf("state in %s: %w", p, err)), db.Close())
 	}

@@ -60,7 +60,7 @@ func (p Place) OpenShared(ctx context.Context, command string, log *slog.Logger)
 // Own takes the database for this process. The error of one that another process owns wraps
 // [postgres.OwnedError].
 func (s *Shared) Own(ctx context.Context) (*postgres.Owner, error) {
-	owner, err := s.DB.Own(ctx, postgres.OwnOptions{Name: s.Name, Instance: s.instance, Logger: s.log})
+	owner, err := own(ctx, s.DB, postgres.OwnOptions{Name: s.Name, Instance: s.instance, Logger: s.log})
 	if err != nil {
 		return nil, fmt.Errorf("state in %s: %w", s.place, err)
 	}
