@@ -123,8 +123,18 @@ func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, er
 
 // finish records what is left.
 func (p *Applier) finish(ctx context.Context) error {
-	if err := p.settleDoubts(ctx); err != nil || p.Recorder.rows() == 0 {
-		return err
+	if len(p.doubts) > 0 {
+		if err := p.record(ctx, true); err != nil { // it may have other rows for them
+			return err
+		}
+		for a, h := range p.doubts.settle(ctx, p.mirror.Store) {
+			p.Recorder.doubted(a, &h)
+		}
+		p.doubts, p.intent = nil, true
+		return p.record(ctx, false)
+	}
+	if p.Recorder.rows() == 0 {
+		return nil
 	}
 	return p.record(ctx, true)
 }

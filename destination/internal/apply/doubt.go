@@ -3,8 +3,10 @@ package apply
 import (
 	"context"
 	"errors"
+	"iter"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
 )
@@ -44,25 +46,21 @@ func (d doubts) without(batch []transfer.Outcome) (rows []journal.Held) {
 	return rows
 }
 
-// settleDoubts records that files belong to the mirror that were not fetched again: their
-// content is unknown. See intent.Mirror.Settle, which does that after a kill.
-func (p *Applier) settleDoubts(ctx context.Context) error {
-	if len(p.doubts) == 0 {
-		return nil
-	}
-	if err := p.record(ctx, true); err != nil { // it may have other rows for them
-		return err
-	}
-	for _, o := range p.doubts {
-		h := o.Held
-		if before := &o.Action.Held; o.Action.IsHeld() && before.Path == h.Path {
-			h = *before
-		} else if _, err := p.mirror.Store.Stat(ctx, h.Path); errors.Is(err, blob.ErrNotExist) && !IsForgetful(p.mirror.Store) {
-			continue
+// settle yields the rows without hashes of files that belong to the mirror, with the actions that were to
+// bring their content. See intent.Mirror.Settle, which does that after a kill.
+func (d doubts) settle(ctx context.Context, store blob.Store) iter.Seq2[*plan.Action, journal.Held] {
+	return func(yield func(*plan.Action, journal.Held) bool) {
+		for _, o := range d {
+			h := o.Held
+			if before := &o.Action.Held; o.Action.IsHeld() && before.Path == h.Path {
+				h = *before
+			} else if _, err := store.Stat(ctx, h.Path); errors.Is(err, blob.ErrNotExist) && !IsForgetful(store) {
+				continue
+			}
+			h.Hashes, h.ETag, h.Modified = nil, "", ""
+			if !yield(o.Action, h) {
+				return
+			}
 		}
-		h.Hashes, h.ETag, h.Modified = nil, "", ""
-		p.Recorder.doubted(o.Action, &h)
 	}
-	p.doubts, p.intent = nil, true
-	return p.record(ctx, false)
 }
