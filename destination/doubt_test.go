@@ -9,6 +9,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/transfer"
 )
 
@@ -60,6 +61,9 @@ func TestCommittedAfterAll(t *testing.T) {
 				r, _ := m.sync() // it may fail
 				m.store = store
 				m.mustSync()
+				if intent, err := m.journal.Load(t.Context(), saved.DocIntent); err != nil || intent != nil {
+					t.Errorf("the Journal still has an intent: %q, %v", intent, err)
+				}
 				if n := r.Failed; n > 1 {
 					t.Errorf("%d resources have failed", n)
 				}

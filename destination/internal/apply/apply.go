@@ -123,7 +123,7 @@ func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, er
 
 // finish records what is left.
 func (p *Applier) finish(ctx context.Context) error {
-	if len(p.doubts) > 0 {
+	if p.doubts != nil { // the Journal may hold an intent that has them
 		if err := p.record(ctx, true); err != nil { // it may have other rows for them
 			return err
 		}
