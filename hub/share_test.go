@@ -35,6 +35,7 @@ type member struct {
 	cut   atomic.Bool                   // all calls fail
 	claim atomic.Pointer[chan struct{}] // not nil: claims wait until it is closed
 	save  atomic.Pointer[chan struct{}] // not nil: new subscriptions wait until it is closed
+	saves atomic.Int64                  // how many do
 }
 
 var errCut = errors.New("the store is out of reach")
@@ -98,6 +99,7 @@ func (m *member) Save(ctx context.Context, c hubstore.Changes) error {
 		return errCut
 	}
 	if wait := m.save.Load(); wait != nil && len(c.Put) > 0 {
+		m.saves.Add(1)
 		<-*wait
 	}
 	return m.Mem.Save(ctx, c)
@@ -216,13 +218,14 @@ func TestShareLost(t *testing.T) {
 	claim, save := make(chan struct{}), make(chan struct{})
 	proceed := sync.OnceFunc(func() { close(claim) })
 	t.Cleanup(proceed)
-	slow.claim.Store(&claim)
 	slow.save.Store(&save)
 	done := make(chan error, 1)
 	go func() {
 		_, err := a.SubscribeVerified(context.Background(), topicURL, s.URL+"/cb", "", time.Hour, time.Now())
 		done <- err
 	}()
+	eventually(t, "the saving", func() bool { return slow.saves.Load() == 1 })
+	slow.claim.Store(&claim)
 	b, _ := store.join(t)
 	eventually(t, "takeover", func() bool { return b.Shards() == hubstore.Shards })
 	close(save)

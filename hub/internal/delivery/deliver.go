@@ -101,6 +101,10 @@ func (d *deliverer) chain(f *flight) {
 // within ctx, which f.cancel ends.
 func (d *deliverer) deliver(ctx context.Context, sender *post.Sender, f *flight) (stay bool) {
 	s := f.sub
+	if d.registry.lapsed() {
+		d.scheduler.rest(s, d.now().Add(storeRetry))
+		return false
+	}
 	e, err := d.next(s)
 	if err != nil {
 		d.log.Error("messages could not be read", slog.String("topic", s.log.url), slog.Any("err", err))
@@ -148,7 +152,7 @@ func (d *deliverer) stays(f *flight) bool {
 // messages that are no longer available. The caller holds the lock of the
 // registry.
 func (d *deliverer) next(s *subscription) (*entry, error) {
-	for s.stage != gone {
+	for s.stage != gone && !d.registry.lapsed() {
 		p := &s.Progress
 		if !d.now().Before(s.Expires) {
 			d.outcomes.expire(s)

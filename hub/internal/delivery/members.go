@@ -53,7 +53,7 @@ func (x *Members) Subscribe(ctx context.Context, r hubstore.Request, sent time.T
 	within(func() {
 		x.registry.mu.Lock()
 		defer x.registry.mu.Unlock()
-		if owned = x.sharing.hasSurely(r.Key); owned {
+		if owned = x.sharing.has(r.Key); owned {
 			x.loader.join(row)
 		}
 	})
@@ -111,7 +111,7 @@ func settled(r hubstore.Request, settle bool) []hubstore.Request {
 func (x *Members) End(ctx context.Context, r hubstore.Request, settle bool) error {
 	key := r.Key
 	x.registry.mu.Lock()
-	owned := x.sharing.hasSurely(key)
+	owned := x.sharing.has(key)
 	if s := x.registry.find(key); s != nil {
 		x.registry.drop(s)
 	}
@@ -126,7 +126,7 @@ func (x *Members) End(ctx context.Context, r hubstore.Request, settle bool) erro
 	}
 	x.registry.mu.Lock()
 	defer x.registry.mu.Unlock()
-	if x.registry.find(key) == nil { // the row has to be deleted in any case
+	if x.registry.find(key) == nil && x.sharing.has(key) { // the row has to be deleted in any case
 		x.progress.remove(key)
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"lockstep/hub/hubstore"
@@ -24,8 +25,9 @@ type progressSaver struct {
 	registry *registry
 	saver    *saver
 	log      *slog.Logger
-	changed  chan struct{} // progress has to be saved
-	hurried  chan struct{} // progress has to be saved at once
+	changed  chan struct{}           // progress has to be saved
+	hurried  chan struct{}           // progress has to be saved at once
+	owns     func(hubstore.Key) bool // reports whether the hub owns a subscription; the caller holds the lock of the registry
 
 	dirty    []*subscription       // their Progress has to be saved; the lock of the registry guards it
 	removing map[hubstore.Key]bool // subscriptions that have ended and whose rows must be deleted; likewise
@@ -70,6 +72,13 @@ func (p *progressSaver) remove(key hubstore.Key) {
 	wake(p.changed)
 }
 
+// lose drops what is to be saved of a shard that belongs to another hub. The caller holds the
+// lock of the registry.
+func (p *progressSaver) lose(shard int) {
+	maps.DeleteFunc(p.removing, func(k hubstore.Key, _ bool) bool { return k.Shard() == shard })
+	p.registry.clear(shard) // which makes progress void
+}
+
 // keep revokes remove: the subscription exists again. The caller holds the lock of
 // the registry.
 func (p *progressSaver) keep(key hubstore.Key) { delete(p.removing, key) }
@@ -93,6 +102,9 @@ func (p *progressSaver) finally() error {
 		if err != nil {
 			return fmt.Errorf("save progress: %w", err)
 		}
+		p.registry.mu.Lock()
+		more = more && !p.registry.lapsed()
+		p.registry.mu.Unlock()
 		if !more {
 			return nil
 		}
@@ -141,9 +153,14 @@ func saveWait(took time.Duration, saved int, more bool) time.Duration {
 	return max(wait, time.Duration(saved)*saveEach)
 }
 
-// save saves pending progress, and returns how many cursors and whether there is more.
+// save saves pending progress, and returns how many cursors and whether there is more. It saves nothing after the
+// claims of shards have lapsed.
 func (p *progressSaver) save() (saved int, more bool, err error) {
 	p.registry.mu.Lock()
+	if p.registry.lapsed() {
+		p.registry.mu.Unlock()
+		return 0, true, nil
+	}
 	n := min(len(p.dirty), saveCursor)
 	batch, removing := p.dirty[:n:n], p.removing
 	p.dirty, p.removing = p.dirty[n:], map[hubstore.Key]bool{}
@@ -184,7 +201,7 @@ func (p *progressSaver) save() (saved int, more bool, err error) {
 		}
 	}
 	for k := range removing {
-		if saving.err != nil && p.registry.find(k) == nil {
+		if saving.err != nil && p.registry.find(k) == nil && p.owns(k) {
 			p.removing[k] = true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"lockstep/hub/hubstore"
 	"lockstep/hub/internal/address"
@@ -67,6 +68,7 @@ type registry struct {
 
 	mu sync.Mutex // guards what follows, and what other types say it guards
 
+	until  time.Time         // the claims of shards are valid until then; zero: no other hub uses the store
 	open   bool              // messages and requests are accepted: from the end of loading to the end of the run
 	topics map[string]*topic // by URL as websub.Canonical spells it
 	shards [hubstore.Shards]map[hubstore.Key]*subscription
@@ -86,6 +88,11 @@ func newRegistry(alarms *alarmClock) *registry {
 	}
 	return r
 }
+
+// lapsed reports whether the claims of shards have not been renewed in time. Another hub may have loaded the
+// subscriptions then: this one neither delivers to them nor saves anything of them, until Sharing has
+// dropped them.
+func (r *registry) lapsed() bool { return !r.until.IsZero() && !time.Now().Before(r.until) }
 
 // topic returns the topic at uri and creates it if needed.
 func (r *registry) topic(uri string) *topic {

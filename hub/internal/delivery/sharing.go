@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"lockstep/hub/hubstore"
@@ -54,16 +55,16 @@ type Sharing struct {
 	gained  []int                         // shards whose further work is not loaded yet
 	changed map[int]map[hubstore.Key]bool // keys that other hubs have changed and that are not read yet, by shard; only listen uses it
 
-	// The lock of the registry guards what follows; the goroutine of run alone sets until.
-	until time.Time // the claims are valid until then
-	own   [hubstore.Shards]bool
-	mark  int64 // position in Sharer.News
+	// The lock of the registry guards what follows.
+	own  [hubstore.Shards]bool
+	mark int64 // position in Sharer.News
 }
 
 func newSharing(x Sharing) *Sharing {
 	x.sharer, _ = x.store.(hubstore.Sharer)
 	x.owner, x.least, x.ttl, x.want = rand.Text(), claimFor, claimFor, hubstore.Shards
 	x.changed = map[int]map[hubstore.Key]bool{}
+	x.progress.owns = x.has
 	return &x
 }
 
@@ -109,7 +110,8 @@ func (x *Sharing) loadUsers(ctx context.Context, shards []int) error {
 	return nil
 }
 
-// Owns reports whether this hub handles a key.
+// Owns reports whether this hub owns the shard of a key, and no other hub can have
+// loaded it yet.
 func (x *Sharing) Owns(key hubstore.Key) bool {
 	if x.sharer == nil {
 		return true
@@ -119,21 +121,10 @@ func (x *Sharing) Owns(key hubstore.Key) bool {
 	return x.has(key)
 }
 
-// ownsSurely reports whether this hub owns the shard of a key, and no other hub can have
-// loaded it yet. A hub that could not renew its claims in time may not know that it
-// has lost them.
-func (x *Sharing) ownsSurely(key hubstore.Key) bool {
-	x.registry.mu.Lock()
-	defer x.registry.mu.Unlock()
-	return x.hasSurely(key)
-}
-
-// has is Owns for callers that hold the lock of the registry.
-func (x *Sharing) has(key hubstore.Key) bool { return x.sharer == nil || x.own[key.Shard()] }
-
-// hasSurely is ownsSurely for callers that hold the lock of the registry.
-func (x *Sharing) hasSurely(key hubstore.Key) bool {
-	return x.sharer == nil || x.has(key) && time.Now().Before(x.until)
+// has is Owns for callers that hold the lock of the registry. A hub that could not renew its claims in time
+// may not know that it has lost them.
+func (x *Sharing) has(key hubstore.Key) bool {
+	return x.sharer == nil || x.own[key.Shard()] && !x.registry.lapsed()
 }
 
 // run renews the claims and reads the changes of other hubs, until ctx ends.
@@ -182,18 +173,58 @@ func (x *Sharing) claim(ctx context.Context) error {
 		}
 		return fmt.Errorf("claim shards: %w", err)
 	}
-	x.registry.mu.Lock()
-	x.until = asked.Add(x.ttl)
-	x.registry.mu.Unlock()
-	x.safe = asked.Add(x.ttl - x.ttl/claimSafe)
+	if !x.renewed(asked, false) { // another hub may have had the shards since
+		x.lose(nil)
+		x.renewed(asked, true)
+	}
 	x.ttl = max(x.least, min(2*claimTime*time.Since(asked), claimMost))
 	had := x.want
 	x.want = (hubstore.Shards + owners - 1) / max(owners, 1)
 	x.lose(shards)
-	if err := x.gain(ctx, shards); err != nil || x.want <= had {
+	if err := x.whileRenewing(ctx, had, func() error { return x.gain(ctx, shards) }); err != nil || x.want <= had {
 		return err
 	}
 	return x.claim(ctx) // a hub has ended: claim its shards now
+}
+
+// renewed records that the claims were renewed by a call that began when asked says. It returns false, and does not, if
+// they had lapsed, unless that has been dealt with.
+func (x *Sharing) renewed(asked time.Time, again bool) bool {
+	x.registry.mu.Lock()
+	defer x.registry.mu.Unlock()
+	if x.registry.lapsed() && !again {
+		return false
+	}
+	x.registry.until, x.safe = asked.Add(x.ttl), asked.Add(x.ttl-x.ttl/claimSafe)
+	return true
+}
+
+// whileRenewing calls load, which may take longer than the claims are valid. It renews them meanwhile, and may claim
+// more, up to want in all, which the next call of claim finds.
+func (x *Sharing) whileRenewing(ctx context.Context, want int, load func() error) error {
+	renewing, stop := context.WithCancel(ctx)
+	var renewals sync.WaitGroup
+	renewals.Go(func() {
+		ticker := time.NewTicker(x.least / claimShare)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-renewing.Done():
+				return
+			case <-ticker.C:
+			}
+			asked := time.Now()
+			asking, cancel := context.WithTimeout(renewing, x.ttl/claimTime)
+			if _, _, err := x.sharer.Claim(asking, x.owner, want, x.ttl); err == nil {
+				x.renewed(asked, false)
+			}
+			cancel()
+		}
+	})
+	err := load()
+	stop()
+	renewals.Wait()
+	return err
 }
 
 // retire drops the subscriptions of the shards that Claim will give up, and
@@ -211,7 +242,7 @@ func (x *Sharing) retire(ctx context.Context) error {
 		x.registry.mu.Unlock()
 		return nil
 	}
-	saving := x.saver.enter(hubstore.Changes{Progress: x.progress.unsaved()})
+	saving := x.saver.enter(hubstore.Changes{Progress: x.progress.unsaved(), Remove: slices.Collect(maps.Keys(x.progress.removing))})
 	x.registry.mu.Unlock()
 	x.lose(keep)
 	return saving.wait(ctx)
@@ -229,7 +260,7 @@ func (x *Sharing) lose(shards []int) {
 		if x.own[i] && !keep[i] {
 			x.own[i] = false
 			lost = append(lost, i)
-			x.registry.clear(i)
+			x.progress.lose(i)
 		}
 		x.registry.mu.Unlock()
 	}
@@ -353,7 +384,7 @@ func (x *Sharing) hear(ctx context.Context, topics map[string]int64, next, step 
 // notifyOwner notifies the hub that owns the shard of a change to a key that was
 // saved.
 func (x *Sharing) notifyOwner(ctx context.Context, key hubstore.Key) error {
-	if x.ownsSurely(key) {
+	if x.Owns(key) {
 		return nil
 	}
 	return x.notify(ctx, key)
@@ -494,7 +525,7 @@ func (x *Sharing) others(ctx context.Context) (others, error) {
 		return others{mine: true}, nil
 	}
 	x.registry.mu.Lock()
-	o := others{mine: x.own[0], cursors: map[string]int64{}}
+	o := others{mine: x.own[0] && !x.registry.lapsed(), cursors: map[string]int64{}}
 	x.registry.mu.Unlock()
 	if !o.mine {
 		return o, nil

@@ -125,8 +125,9 @@ func TestShardsAreLoadedAfterAnError(t *testing.T) {
 type slowStore struct {
 	handedOver
 	takes time.Duration
-	until time.Time // by which another hub would take over
-	late  bool      // it could have
+	reads time.Duration // how long it needs to read subscriptions
+	until time.Time     // by which another hub would take over
+	late  bool          // it could have
 }
 
 func (s *slowStore) Claim(ctx context.Context, _ string, _ int, ttl time.Duration) (shards []int, owners int, err error) {
@@ -142,43 +143,53 @@ func (s *slowStore) Claim(ctx context.Context, _ string, _ int, ttl time.Duratio
 
 // Subscriptions takes as long for no rows as for many.
 func (s *slowStore) Subscriptions(ctx context.Context, shard int) iter.Seq2[hubstore.Subscription, error] {
-	time.Sleep(2 * time.Second)
+	time.Sleep(s.reads)
 	return s.handedOver.Subscriptions(ctx, shard)
 }
 
 // TestSlowStore: a hub gets its shards, and keeps them, where the store needs longer than usual for that.
 func TestSlowStore(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{handedOver: handedOver{Mem: hubstore.NewMem()}, takes: 18 * time.Second} // nine statements of 2 s
-		store.ended.Store(true)
-		store.failed.Store(1) // not in this test
-		e := delivery.New(store, delivery.Options{
-			Tally: new(tally.Tally), Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Transport: http.DefaultTransport,
-			RetryFirst: time.Second, RetryMost: time.Second, RetryFor: time.Hour, Keep: time.Hour, Forget: time.Hour, Timeout: time.Second, MaxLog: 1 << 20,
+	for name, store := range map[string]*slowStore{
+		"slow answers":       {takes: 18 * time.Second, reads: 2 * time.Second}, // nine statements of 2 s
+		"many subscriptions": {takes: time.Millisecond, reads: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { keepShards(t, store) })
 		})
-		ctx, stop := context.WithCancel(t.Context())
-		ended, ready := make(chan error, 1), make(chan struct{})
-		go func() { ended <- e.Run(ctx, nil, func() { close(ready) }) }()
-		select {
-		case <-ready:
-		case err := <-ended:
-			t.Fatal(err)
-		}
-		for range 600 {
-			if n := e.Sharing.Owned(); n != hubstore.Shards {
-				t.Fatalf("the hub has %d shards", n)
-			}
-			time.Sleep(time.Second)
-		}
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if store.late {
-			t.Error("another hub could have taken over")
-		}
+	}
+}
+
+func keepShards(t *testing.T, store *slowStore) {
+	store.Mem = hubstore.NewMem()
+	store.ended.Store(true)
+	store.failed.Store(1) // not in this test
+	e := delivery.New(store, delivery.Options{
+		Tally: new(tally.Tally), Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Transport: http.DefaultTransport,
+		RetryFirst: time.Second, RetryMost: time.Second, RetryFor: time.Hour, Keep: time.Hour, Forget: time.Hour, Timeout: time.Second, MaxLog: 1 << 20,
 	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended, ready := make(chan error, 1), make(chan struct{})
+	go func() { ended <- e.Run(ctx, nil, func() { close(ready) }) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	for range 600 {
+		if n := e.Sharing.Owned(); n != hubstore.Shards {
+			t.Fatalf("the hub has %d shards", n)
+		}
+		time.Sleep(time.Second)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if store.late {
+		t.Error("another hub could have taken over")
+	}
 }
 
 // A forgetful store has lost messages when its primary server was replaced: its mark is lower than
@@ -314,4 +325,70 @@ func TestLostBeforeJoining(t *testing.T) {
 	if len(heard) != 1 || heard[0] != string(request.Key) {
 		t.Errorf("the new owner was notified of %q", heard)
 	}
+}
+
+// A pausedStore does not answer claims while the hub is paused.
+type pausedStore struct {
+	handedOver
+	pause atomic.Pointer[chan struct{}]
+}
+
+func (s *pausedStore) Claim(ctx context.Context, owner string, want int, ttl time.Duration) (shards []int, owners int, err error) {
+	if pause := s.pause.Load(); pause != nil {
+		<-*pause
+	}
+	return s.handedOver.Claim(ctx, owner, want, ttl)
+}
+
+// TestLapsedClaims: a hub that could not renew its claims in time does not end a subscription that another hub has
+// renewed since, and continues with the state that this one has saved.
+func TestLapsedClaims(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const topic, callback = "https://source.example/topic", "https://subscriber.example/callback"
+		key := hubstore.KeyOf(topic, callback)
+		store := &pausedStore{handedOver: handedOver{Mem: hubstore.NewMem()}}
+		store.ended.Store(true)
+		store.failed.Store(1) // not in this test
+		put := func(lease time.Duration) {
+			row := hubstore.Subscription{Key: key, Topic: topic, Callback: callback, Created: time.Now(), Expires: time.Now().Add(lease)}
+			if err := store.Save(t.Context(), hubstore.Changes{Put: []hubstore.Subscription{row}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(14 * time.Second)
+		e := delivery.New(store, delivery.Options{
+			Tally: new(tally.Tally), Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Transport: http.DefaultTransport,
+			RetryFirst: time.Second, RetryMost: time.Second, RetryFor: time.Hour, Keep: time.Hour, Forget: time.Hour, Timeout: time.Second, MaxLog: 1 << 20,
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended, ready := make(chan error, 1), make(chan struct{})
+		go func() { ended <- e.Run(ctx, nil, func() { close(ready) }) }()
+		<-ready
+		pause := make(chan struct{})
+		store.pause.Store(&pause)
+		time.Sleep(12 * time.Second)
+		if e.Sharing.Owns(key) {
+			t.Error("the hub owns a shard that another one may have loaded")
+		}
+		put(time.Hour)
+		time.Sleep(4 * time.Second)
+		store.pause.Store(nil)
+		close(pause)
+		time.Sleep(4 * time.Second)
+		if s, ok := e.Members.Subscription(key); !ok || time.Until(s.Expires) < 30*time.Minute {
+			t.Errorf("the hub has the subscription: %t, %v", ok, s.Expires)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		rows := 0
+		for range store.Mem.Subscriptions(t.Context(), -1) {
+			rows++
+		}
+		if rows != 1 {
+			t.Error("the subscription was deleted")
+		}
+	})
 }

@@ -25,7 +25,7 @@ func (t *Topics) Topics() (all []hubstore.Topic) {
 }
 
 // Owns reports whether this hub, and no other, handles the pings of a topic.
-func (t *Topics) Owns(topic string) bool { return t.sharing.ownsSurely(hubstore.KeyOf(topic, "")) }
+func (t *Topics) Owns(topic string) bool { return t.sharing.Owns(hubstore.KeyOf(topic, "")) }
 
 // Topic returns the state of a topic, whatever the spelling of its URL; false if
 // the hub does not know it.

@@ -33,7 +33,12 @@ func (w *watcher) run(ctx context.Context) {
 		}
 		w.registry.mu.Lock()
 		now := w.now()
-		for n := w.alarms.due(now); n != nil; n = w.alarms.due(now) {
+		lapsed := w.registry.lapsed()
+		for !lapsed {
+			n := w.alarms.due(now)
+			if n == nil {
+				break
+			}
 			w.rung(n, now)
 		}
 		w.deliverer.watchFlights()
@@ -41,6 +46,9 @@ func (w *watcher) run(ctx context.Context) {
 		wait := w.alarms.wait(now, watchMost)
 		if w.deliverer.busy() {
 			wait = min(wait, watchEvery)
+		}
+		if lapsed {
+			wait = watchEvery
 		}
 		w.registry.mu.Unlock()
 		timer.Reset(max(wait, time.Millisecond))
