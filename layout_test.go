@@ -294,7 +294,7 @@ var rooms = []room{
 	{"storage/internal/availability", "", ""},
 	{"storage/internal/sqldb", "catalog destination/journal hub/hubstore intake intake/harvest/ledger internal/newerstate memento resourcesync storage/internal/availability storage/internal/column", ""},
 	{"storage/sqlite", "storage/internal/sqldb catalog hub/hubstore internal/private", "modernc.org/sqlite"},
-	{"storage/postgres", "destination/share hub/hubstore internal/leasetime storage/internal/sqldb", "github.com/jackc/pgx/v5"},
+	{"storage/postgres", "destination/share hub/hubstore internal/leasetime storage/internal/sqldb", "github.com/jackc/pgx/v5 golang.org/x/sys"},
 	{"storage/internal/tables", "storage/internal/sqldb", ""},
 	{"storage/internal/examine", "catalog destination/journal memento storage/internal/column storage/internal/sqldb", ""},
 	{"storage", "storage/internal/examine storage/internal/sqldb storage/internal/tables storage/postgres storage/sqlite", ""},
