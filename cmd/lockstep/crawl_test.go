@@ -115,6 +115,10 @@ func (c *crawl) listed() bool {
 // errDown reports a Source that does not run, or died while it answered.
 var errDown = errors.New("the Source does not answer")
 
+// errUncovered reports a Change List that does not reach back to the Resource List. It may do so for a moment
+// only when the history restarts: one of the two was read, or written, before that.
+var errUncovered = errors.New("the Change List does not cover the Resource List")
+
 // crawlSource reads all documents of the Source at base, as a strict reader
 // does. Any error but errDown is something a Source must never let happen.
 func crawlSource(base string) (*crawl, error) {
@@ -140,7 +144,7 @@ func crawlSource(base string) (*crawl, error) {
 		return nil, err
 	}
 	if c.from = h.From.Time(); c.from.After(c.at) {
-		return nil, fmt.Errorf("the Change List from %s does not cover the Resource List's at %s", c.from, c.at)
+		return nil, fmt.Errorf("%w: it begins at %s, the Resource List is of %s", errUncovered, c.from, c.at)
 	}
 	return c, nil
 }

@@ -97,6 +97,8 @@ type sharedSource struct {
 	mu        sync.Mutex // guards what follows
 	processes []*process
 	down      map[*process]time.Time // when the balancer found that a process does not answer
+
+	passing error // what readers may find for a moment, in addition to errDown
 }
 
 // newSharedSource returns a Source whose processes are to be started. Its service for buckets is
@@ -272,7 +274,7 @@ func (s *sharedSource) listed(uri, text string) time.Time {
 		if err == nil && c.state[uri] == digest(text) {
 			return time.Now()
 		}
-		if err != nil && !errors.Is(err, errDown) {
+		if err != nil && !errors.Is(err, errDown) && !errors.Is(err, s.passing) {
 			s.Fatal(err)
 		}
 		if time.Now().After(end) {
@@ -330,15 +332,19 @@ func (s *sharedSource) stream(p *process) <-chan struct{} {
 
 // A crawling reads all documents of a Source all the time.
 type crawling struct {
-	stop  chan struct{}
-	done  chan error
-	reads atomic.Int64
+	stop    chan struct{}
+	done    chan error
+	reads   atomic.Int64
+	passing error // what may be found for a moment, in addition to errDown
 }
 
 // crawlAll crawls until stopped, and fails for what must never be: documents that are named and
 // missing, or older than those that were there before.
-func crawlAll(base string) *crawling {
-	c := &crawling{stop: make(chan struct{}), done: make(chan error, 1)}
+func crawlAll(base string) *crawling { return crawlExcept(base, errDown) }
+
+// crawlExcept does not fail for what may be found for a moment.
+func crawlExcept(base string, passing error) *crawling {
+	c := &crawling{stop: make(chan struct{}), done: make(chan error, 1), passing: passing}
 	go func() { c.done <- c.run(base) }()
 	return c
 }
@@ -352,7 +358,7 @@ func (c *crawling) run(base string) error {
 		default:
 		}
 		now, err := crawlSource(base)
-		if errors.Is(err, errDown) {
+		if errors.Is(err, errDown) || errors.Is(err, c.passing) {
 			continue
 		}
 		if err != nil {
