@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -38,14 +39,19 @@ type recorder struct {
 
 // Mark implements [catalog.Catalog].
 func (r *recorder) Mark(ctx context.Context, set string) (catalog.Mark, error) {
+	return r.MarkAfter(ctx, set, time.Time{})
+}
+
+// MarkAfter implements [catalog.LaterMarker].
+func (r *recorder) MarkAfter(ctx context.Context, set string, at time.Time) (catalog.Mark, error) {
 	if set != r.set {
-		return r.Catalog.Mark(ctx, set)
+		return catalog.MarkAfter(ctx, r.Catalog, set, at)
 	}
 	if !r.marked.Load() {
 		r.beginning.Lock()
 		defer r.beginning.Unlock()
 	}
-	m, err := r.Catalog.Mark(ctx, set)
+	m, err := catalog.MarkAfter(ctx, r.Catalog, set, at)
 	if err == nil {
 		err = r.settle(ctx) // everything before m
 	}

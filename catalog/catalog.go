@@ -126,3 +126,18 @@ type Catalog interface {
 	// Status describes the set; a set that was never used has the zero Status.
 	Status(ctx context.Context, set string) (Status, error)
 }
+
+// A LaterMarker is a Catalog that can mark a point in history which its clock has not reached.
+type LaterMarker interface {
+	// MarkAfter is [Catalog.Mark], with a Mark that is not before at.
+	MarkAfter(ctx context.Context, set string, at time.Time) (Mark, error)
+}
+
+// MarkAfter marks the current point in the history of a set, as one that is not before at if c is
+// a [LaterMarker].
+func MarkAfter(ctx context.Context, c Catalog, set string, at time.Time) (Mark, error) {
+	if later, ok := c.(LaterMarker); ok {
+		return later.MarkAfter(ctx, set, at)
+	}
+	return c.Mark(ctx, set)
+}

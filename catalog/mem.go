@@ -238,6 +238,11 @@ func (m *Mem) Refreshed(ctx context.Context, set string, mark Mark) iter.Seq2[st
 
 // Mark implements [Catalog].
 func (m *Mem) Mark(ctx context.Context, set string) (Mark, error) {
+	return m.MarkAfter(ctx, set, time.Time{})
+}
+
+// MarkAfter implements [LaterMarker].
+func (m *Mem) MarkAfter(ctx context.Context, set string, at time.Time) (Mark, error) {
 	if err := Check(set, nil); err != nil {
 		return Mark{}, err
 	}
@@ -247,7 +252,7 @@ func (m *Mem) Mark(ctx context.Context, set string) (Mark, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.set(set)
-	s.floor = max(s.floor, m.clock().UnixMicro())
+	s.floor = max(s.floor, m.clock().UnixMicro(), at.UnixMicro())
 	mark := Mark{Seq: s.last, At: time.UnixMicro(s.floor).UTC()}
 	if !s.marked {
 		s.marked, s.kept = true, mark

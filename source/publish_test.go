@@ -305,6 +305,35 @@ func TestMissingDocumentsAreWrittenAgain(t *testing.T) {
 	}
 }
 
+// TestHistoryRestartsByAClockBehind: when a catalog continues an older state, on a machine whose clock is
+// behind, the history that restarts begins after all that readers may have seen.
+func TestHistoryRestartsByAClockBehind(t *testing.T) {
+	t.Parallel()
+	for _, entries := range []int{0, 4} {
+		w := newWorld(t, source.Options{MaxEntries: entries})
+		s := w.source()
+		for i := range 6 {
+			w.put(fmt.Sprintf("r%d=x", i))
+			w.publish(s)
+			w.pass(time.Minute)
+		}
+		before := w.upToDate()
+		w.pass(-10 * time.Minute)
+		w.restart("r0=x", "r1=x")
+		s = w.source()
+		w.publish(s)
+		restarted := w.upToDate()
+		if !restarted.from.After(before.last) || !restarted.from.After(before.at) || !restarted.at.After(before.at) {
+			t.Errorf("the history restarts at %s, with a list of %s; the last change was at %s, the last list of %s", restarted.from, restarted.at, before.last, before.at)
+		}
+		w.put("r2=y")
+		w.publish(s)
+		if after := w.upToDate(); !after.last.After(restarted.from) || !after.from.Equal(restarted.from) {
+			t.Errorf("the next change is at %s, in a list from %s, which was from %s", after.last, after.from, restarted.from)
+		}
+	}
+}
+
 func TestClockSteppingBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, source.Options{MaxEntries: 4})

@@ -1,6 +1,7 @@
 package catalogtest
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ func RunClock(t *testing.T, open func(*testing.T, func() time.Time) catalog.Cata
 	micro := start.Truncate(time.Microsecond)
 	var now atomic.Int64
 	c := open(t, func() time.Time { return start.Add(time.Duration(now.Load())) })
+	name := set
 	set := func(d time.Duration) { now.Store(int64(d)) }
 	var puts []catalog.Update
 	n := 0
@@ -67,6 +69,22 @@ func RunClock(t *testing.T, open func(*testing.T, func() time.Time) catalog.Cata
 	s := status(t, c)
 	if m := mark(t, c); m.At.Before(s.LastTime) || m.Seq != s.Last {
 		t.Errorf("Mark = %v after change %d at %v", m, s.Last, s.LastTime)
+	}
+
+	// A Mark that it has not reached comes before what follows.
+	if _, can := c.(catalog.LaterMarker); can {
+		ahead := micro.Add(2 * time.Minute)
+		m, err := catalog.MarkAfter(context.Background(), c, name, ahead)
+		if err != nil || !m.At.Equal(ahead) || m.Seq != status(t, c).Last {
+			t.Errorf("MarkAfter(%v) = %v, %v", ahead, m, err)
+		}
+		if m, err := catalog.MarkAfter(context.Background(), c, name, micro); err != nil || !m.At.Equal(ahead) {
+			t.Errorf("MarkAfter(%v) after one at %v = %v, %v", micro, ahead, m, err)
+		}
+		apply(t, c, catalog.Applied{Updated: 1}, next(1)...)
+		if f, _ := events(); !f.After(ahead) {
+			t.Errorf("change at %v after the Mark at %v", f, ahead)
+		}
 	}
 
 	// It is correct again: event times return to it.

@@ -300,7 +300,7 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 		// The published documents state changes that are not in this catalog. A
 		// history that begins now makes readers compare all they have.
 		p.docs.Log.WarnContext(ctx, "published documents are not of this catalog, or of a later state of it; the history of changes restarts", slog.String("set", p.set.Name))
-		if kept, err = p.catalog.Mark(ctx, set); err != nil {
+		if kept, err = catalog.MarkAfter(ctx, p.catalog, set, p.state.newest().Add(historyGap)); err != nil {
 			return err
 		}
 		c, p.back = nil, true
@@ -315,6 +315,10 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 	p.next.Changes = c
 	return nil
 }
+
+// historyGap is how long after all that readers may have seen a history restarts that is not theirs:
+// no interval of both touches (RA-CHG-05).
+const historyGap = time.Millisecond
 
 // lacksBeginning reports whether the beginning of a published Change List is not a point
 // in the history that the catalog has: it is another catalog, or an older copy, which

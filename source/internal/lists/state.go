@@ -53,6 +53,29 @@ func (st *state) latestList() *listState {
 	return st.List
 }
 
+// newest returns the latest instant of the history that readers may have seen, by whatever clock; zero
+// if there is none.
+func (st *state) newest() (at time.Time) {
+	later := func(t time.Time) {
+		if t.After(at) {
+			at = t
+		}
+	}
+	for _, c := range []*changeState{st.Changes, st.Planned} {
+		if c != nil {
+			later(c.From)
+			later(c.ThroughTime)
+		}
+	}
+	for _, l := range []*listState{st.List, st.PlannedList} {
+		if l != nil {
+			later(l.At)
+			later(l.taken().At)
+		}
+	}
+	return at
+}
+
 // A listState is a published Resource List.
 type listState struct {
 	At        time.Time          `json:"at"`             // of the list, and the earliest of its parts (RS-RLI-03)

@@ -208,10 +208,12 @@ func (c *Catalog) Refreshed(ctx context.Context, set string, m catalog.Mark) ite
 }
 
 // Mark implements [catalog.Catalog].
-func (c *Catalog) Mark(ctx context.Context, set string) (catalog.Mark, error) {
-	var mark catalog.Mark
-	err := c.change(ctx, set, func(tx *sql.Tx, s *setRow) error {
-		s.floor = max(s.floor, c.db.clock().UnixMicro())
+func (c *Catalog) Mark(ctx context.Context, set string) (catalog.Mark, error) { return c.MarkAfter(ctx, set, time.Time{}) }
+
+// MarkAfter implements [catalog.LaterMarker].
+func (c *Catalog) MarkAfter(ctx context.Context, set string, at time.Time) (mark catalog.Mark, err error) {
+	err = c.change(ctx, set, func(tx *sql.Tx, s *setRow) error {
+		s.floor = max(s.floor, c.db.clock().UnixMicro(), at.UnixMicro())
 		mark = catalog.Mark{Seq: s.lastSeq, At: time.UnixMicro(s.floor).UTC()}
 		if !s.keptAt.Valid {
 			s.keptSeq, s.keptAt = s.lastSeq, sql.NullInt64{Int64: s.floor, Valid: true}
