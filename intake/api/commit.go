@@ -214,15 +214,11 @@ func (s *Set) prepare(ctx context.Context) error {
 		if err == nil && st.Kept.At.IsZero() { // from now on the catalog can report the result of an Apply
 			_, err = s.cat.Mark(ctx, s.set)
 		}
-		var highest catalog.Seq
-		if err == nil {
-			highest, err = s.keys.highest()
-		}
 		if err != nil {
 			s.keys.forget()
 			return err
 		}
-		if highest > st.Last {
+		if s.keys.highest() > st.Last {
 			s.api.o.Logger.WarnContext(ctx, "catalog is older than the idempotency keys kept for it; they are forgotten", slog.String("set", s.name))
 			if err := s.keys.reset(); err != nil {
 				return err

@@ -40,6 +40,9 @@ type noteInfo struct {
 // written again with every addition.
 const noteBlock = 16 << 10
 
+// noteCache is how much of a file stays in memory while it is read for the first time.
+const noteCache = 16 << 20
+
 func (s *keyNotes) place(name string) string { return s.prefix + name + " in the database" }
 
 func (s *keyNotes) listName() string { return s.prefix + "keys" }
@@ -67,7 +70,8 @@ func (s *keyNotes) find(name string) int {
 	return slices.IndexFunc(s.files, func(f noteInfo) bool { return f.Name == name })
 }
 
-// open reads the blocks once, since their lengths are stored nowhere else.
+// open reads the blocks once, since their lengths are stored nowhere else. The file is about to be read
+// through, so those of a file of usual size stay in memory until it has been.
 func (s *keyNotes) open(name string) (keyFile, int64, time.Time, error) {
 	info := s.files[s.find(name)]
 	f := &noteFile{store: s, name: name}
@@ -77,6 +81,9 @@ func (s *keyNotes) open(name string) (keyFile, int64, time.Time, error) {
 			return nil, 0, time.Time{}, err
 		}
 		f.starts, f.size = append(f.starts, f.size), f.size+int64(len(text))
+		if f.size <= noteCache {
+			f.read = append(f.read, text)
+		}
 	}
 	return f, f.size, info.Begun, nil
 }
@@ -123,7 +130,8 @@ type noteFile struct {
 	name   string
 	starts []int64 // of the blocks
 	size   int64
-	last   []byte // the last block, if the file was created by this process
+	last   []byte   // the last block, if the file was created by this process
+	read   [][]byte // the first blocks, until the end of the file is read
 }
 
 // Close implements [io.Closer]. Nothing is held open.
@@ -132,6 +140,9 @@ func (f *noteFile) Close() error { return nil }
 func (f *noteFile) load(block int) ([]byte, error) {
 	if f.last != nil && block == len(f.starts)-1 {
 		return f.last, nil
+	}
+	if block < len(f.read) {
+		return f.read[block], nil
 	}
 	text, err := f.store.notes.Load(f.store.blockName(f.name, block))
 	if err == nil && text == nil {
@@ -145,6 +156,7 @@ func (f *noteFile) ReadAt(p []byte, offset int64) (n int, err error) {
 	for n < len(p) {
 		at := offset + int64(n)
 		if at >= f.size {
+			f.read = nil
 			return n, io.EOF
 		}
 		block, found := slices.BinarySearch(f.starts, at)

@@ -15,11 +15,13 @@ import (
 type memNotes struct {
 	all    map[string][]byte
 	broken bool
+	loads  int // calls of Load
 }
 
 var errBroken = errors.New("the database is down")
 
 func (m *memNotes) Load(name string) ([]byte, error) {
+	m.loads++
 	if m.broken {
 		return nil, errBroken
 	}
@@ -110,6 +112,39 @@ func checkKeyFile(t *testing.T, f keyFile, want []byte) {
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestKeysAreLoadedOnce: each note is loaded once when a process begins.
+func TestKeysAreLoadedOnce(t *testing.T) {
+	t.Parallel()
+	notes := &memNotes{all: map[string][]byte{}}
+	open := func() *keyLog {
+		t.Helper()
+		l := newKeyLog(&keyNotes{notes: notes, prefix: "api/main/"}, Options{Now: time.Now, MaxKeys: 1000})
+		if err := l.open(); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	for segment := range 3 {
+		l := open()
+		for i := range 100 {
+			r := keyRecord{kind: keyAsked, at: time.Now(), after: 7, id: keyID{byte(i), byte(segment)}, uri: fmt.Sprintf("http://x/%0999d", i)}
+			if err := l.ask([]keyRecord{r}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	notes.loads = 0
+	l := open()
+	if high := l.highest(); high != 7 || l.count() != 300 || notes.loads > len(notes.all) {
+		t.Errorf("%d keys, up to change %d, of %d notes that were loaded %d times", l.count(), high, len(notes.all), notes.loads)
+	}
+	for i, s := range l.segments {
+		if held := s.file.(*noteFile).read; held != nil {
+			t.Errorf("segment %d holds %d blocks in memory", i, len(held))
+		}
 	}
 }
 

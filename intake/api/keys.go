@@ -82,6 +82,7 @@ type keySegment struct {
 	begun time.Time
 	last  time.Time // time of the newest record, or later
 	at    map[keyID]int64
+	after catalog.Seq // highest change number after which a request was recorded before this process began
 }
 
 var (
@@ -131,6 +132,7 @@ func (l *keyLog) load(name string) (*keySegment, error) {
 	s := &keySegment{name: name, file: f, begun: begun, at: make(map[keyID]int64)}
 	s.size, err = readKeyRecords(f, func(offset int64, r keyRecord) {
 		l.put(s, r, offset)
+		s.after = max(s.after, r.after)
 		if r.kind == keyAsked {
 			l.asked[r.id] = r
 		} else {
@@ -348,14 +350,12 @@ func (l *keyLog) expire() {
 	})
 }
 
-// highest returns the highest change number after which a request was recorded.
-func (l *keyLog) highest() (seq catalog.Seq, err error) {
+// highest returns the highest change number after which a request was recorded before this process began.
+func (l *keyLog) highest() catalog.Seq {
 	for _, s := range slices.Backward(l.segments) {
-		if len(s.at) == 0 {
-			continue
+		if len(s.at) > 0 {
+			return s.after
 		}
-		_, err := readKeyRecords(s.file, func(_ int64, r keyRecord) { seq = max(seq, r.after) })
-		return seq, err
 	}
-	return 0, nil
+	return 0
 }
