@@ -334,6 +334,40 @@ func TestHistoryRestartsByAClockBehind(t *testing.T) {
 	}
 }
 
+// TestMarkIsLost: a catalog has all changes that were published, but not the Mark of the Resource List, and
+// the clock is behind. Changes that were made since are not taken for ones that readers of the list have.
+func TestMarkIsLost(t *testing.T) {
+	t.Parallel()
+	for _, early := range []bool{false, true} { // whether there is a change before the first publication
+		w := newWorld(t, source.Options{})
+		begin := w.now()
+		w.publish(w.source())
+		w.pass(time.Minute)
+		w.put("a=1")
+		w.pass(time.Hour)
+		w.publish(w.source())
+		before := w.upToDate()
+		w.clock.Set(begin)
+		w.restart()
+		w.pass(time.Minute)
+		w.put("a=1")
+		if w.past[len(w.past)-1].at != before.last {
+			t.Fatalf("the change is at %s, want %s", w.past[len(w.past)-1].at, before.last)
+		}
+		w.pass(time.Minute)
+		s := w.source()
+		if !early {
+			w.publish(s)
+		}
+		w.put("b=1")
+		w.publish(s)
+		after := w.upToDate()
+		if restarted := after.from.After(before.at); restarted != early || !restarted && !after.last.After(before.at) {
+			t.Errorf("early %t: the change is at %s, in a list from %s; readers had a list of %s", early, after.last, after.from, before.at)
+		}
+	}
+}
+
 func TestClockSteppingBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, source.Options{MaxEntries: 4})

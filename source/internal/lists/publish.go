@@ -66,12 +66,13 @@ type Lists struct {
 	spent         map[string]spent     // on each set's open Change List
 	building      map[string]*Build    // Resource Lists that are being written in the background
 	published     map[string]bool      // sets published since New
+	marked        map[string]bool      // sets whose changes happen after what was published, see lacksMark
 	patchesTidied map[string]time.Time // when each set's patches were looked through
 }
 
 // New returns lists. None is read or written yet.
 func New(o Options) *Lists {
-	return &Lists{opts: o, states: make(map[string]*state), spent: make(map[string]spent), building: make(map[string]*Build), published: make(map[string]bool), patchesTidied: make(map[string]time.Time)}
+	return &Lists{opts: o, states: make(map[string]*state), spent: make(map[string]spent), building: make(map[string]*Build), published: make(map[string]bool), marked: make(map[string]bool), patchesTidied: make(map[string]time.Time)}
 }
 
 // A Report says what a publication of lists did.
@@ -295,6 +296,11 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 				return err
 			}
 		}
+		if !back && !p.owner.marked[p.set.Name] {
+			if back, err = p.lacksMark(ctx, set, c); err != nil {
+				return err
+			}
+		}
 	}
 	if back {
 		// The published documents state changes that are not in this catalog. A
@@ -337,6 +343,27 @@ func lacksBeginning(ctx context.Context, cat catalog.Catalog, set string, c *cha
 	}
 	mark, err := cat.Mark(ctx, set) // an older copy does not know that the history was to begin then
 	return mark.At.Before(from), err
+}
+
+// lacksMark has all changes to come happen after what readers may have seen, and reports whether one
+// that they have not seen does not: the catalog has all changes of c, but has lost a later Mark, and the
+// clock is behind that by which it was made.
+func (p *publication) lacksMark(ctx context.Context, set string, c *changeState) (bool, error) {
+	newest, seen := p.state.newest(), c.Through
+	if list := p.state.latestList(); list != nil {
+		seen = max(seen, list.taken().Seq)
+	}
+	if _, err := catalog.MarkAfter(ctx, p.catalog, set, newest); err != nil {
+		return false, err
+	}
+	for change, err := range p.catalog.Changes(ctx, set, seen) {
+		if err != nil || !change.EventTime.After(newest) {
+			return err == nil, err
+		}
+		break
+	}
+	p.owner.marked[p.set.Name] = true
+	return false, nil
 }
 
 // outsideHistory reports whether err says that an event of the catalog is not
