@@ -253,6 +253,45 @@ func TestPublishedDuringVerification(t *testing.T) {
 	}
 }
 
+// A full store cannot add subscriptions, for as long as it is to.
+type full struct {
+	*hubstore.Mem
+	is     atomic.Bool
+	failed atomic.Int64
+}
+
+func (x *full) Save(ctx context.Context, c hubstore.Changes) error {
+	if x.is.Load() && len(c.Put) > 0 {
+		x.failed.Add(1)
+		return errCut
+	}
+	return x.Mem.Save(ctx, c)
+}
+
+// TestPublishedBeforeSaving: what is published after a callback has confirmed is delivered to it, also if that could
+// not be saved at once, so that the callback is asked again.
+func TestPublishedBeforeSaving(t *testing.T) {
+	t.Parallel()
+	store := &full{Mem: hubstore.NewMem()}
+	store.is.Store(true)
+	s := start(t, store, nil)
+	s.VerifyWaits(10 * time.Millisecond)
+	s.publish(t, topicA, "text/plain", "before")
+	sub := subscribe(t, nil)
+	wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", sub.url), 202)
+	for i := range 3 {
+		before := store.failed.Load()
+		eventually(t, "a failure", func() bool { return store.failed.Load() > before+1 })
+		s.publish(t, topicA, "text/plain", fmt.Sprint(i))
+	}
+	store.is.Store(false)
+	for i := range 3 {
+		if got := string(sub.nextTaken(t).body); got != fmt.Sprint(i) {
+			t.Errorf("got %q, want %d", got, i)
+		}
+	}
+}
+
 // TestVerifiedOnceTheStoreAnswers: a request is verified as soon as the store can be read again, however often it
 // could not be.
 func TestVerifiedOnceTheStoreAnswers(t *testing.T) {

@@ -24,6 +24,7 @@ type ask struct {
 	read   *pending // what the store had while refs was not 0, for the time after; nil: nothing
 	put    int      // of v.puts, when put last set newest
 	asking bool     // the topic or the callback is being asked, or the result is being written
+	since  *int64   // the lowest since of verdicts that confirmed and could not be saved; the holder of the turn may change it; nil: none
 	round  int      // counts the calls given to v.checks and v.calls: only the last one is valid
 }
 

@@ -346,7 +346,11 @@ func (v *Verifier) conclude(ctx context.Context, key hubstore.Key, a *ask, p *pe
 func (v *Verifier) write(ctx context.Context, a *ask, p *pending, o verdict, superseded bool) (done bool, err error) {
 	switch {
 	case o.err == nil:
+		if a.since != nil { // messages may have been published because the callback had confirmed
+			o.since = min(o.since, *a.since)
+		}
 		if p.Mode == websub.ModeSubscribe {
+			a.since = &o.since
 			err = v.o.Members.Subscribe(ctx, p.Request, o.sent, o.since, !superseded, func(join func()) {
 				v.mu.Lock() // so that v.room counts it exactly once
 				defer v.mu.Unlock()
@@ -357,6 +361,7 @@ func (v *Verifier) write(ctx context.Context, a *ask, p *pending, o verdict, sup
 			err = v.o.Members.End(ctx, p.Request, !superseded)
 		}
 		if err == nil {
+			a.since = nil
 			v.o.Tally.Verify(true)
 			v.report.failures.forget(p.Key)
 			v.report.write(slog.LevelDebug, "verified", p.Topic, p.Callback)
