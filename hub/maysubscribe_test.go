@@ -93,6 +93,29 @@ func TestEndSubscriptions(t *testing.T) {
 	}
 }
 
+// TestEndSubscriptionsDuringVerification: neither a request whose callback is being asked nor a later one of the same
+// subscriber has an effect afterwards.
+func TestEndSubscriptionsDuringVerification(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), nil)
+	answer := make(chan struct{})
+	sub := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
+		<-answer
+		echo(w, r)
+	})
+	wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", sub.url), 202)
+	sub.nextAsked(t)
+	wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", sub.url), 202)
+	if err := s.EndSubscriptions(t.Context(), topicA, "for readers only"); err != nil {
+		t.Fatal(err)
+	}
+	close(answer)
+	sub.quiet(t)
+	if n := s.Subscriptions(); n > 0 {
+		t.Errorf("%d subscriptions, want none", n)
+	}
+}
+
 // TestOwnTopicsAreNotChecked: with CheckTopics, the hub does not ask for topics that its own
 // process publishes: they may be for readers only.
 func TestOwnTopicsAreNotChecked(t *testing.T) {

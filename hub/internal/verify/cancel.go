@@ -33,7 +33,7 @@ func holdAll(v *Verifier, topic string) map[hubstore.Key]*ask {
 	return all
 }
 
-// cancel removes the pending request of an ask, to which the caller gives up its
+// cancel removes the pending requests of an ask, to which the caller gives up its
 // reference.
 func (v *Verifier) cancel(ctx context.Context, key hubstore.Key, a *ask) error {
 	select {
@@ -46,6 +46,9 @@ func (v *Verifier) cancel(ctx context.Context, key hubstore.Key, a *ask) error {
 		return ctx.Err()
 	}
 	v.mu.Lock()
+	if a.asking && a.asked.Mode == websub.ModeSubscribe { // newest may be another one
+		a.asked.canceled = true
+	}
 	p := a.newest
 	if p != nil && p.Mode == websub.ModeSubscribe {
 		p.canceled, a.newest = true, nil

@@ -23,6 +23,7 @@ type ask struct {
 	newest *pending // nil: no request is pending
 	read   *pending // what the store had while refs was not 0, for the time after; nil: nothing
 	put    int      // of v.puts, when put last set newest
+	asked  *pending // the one that is verified while asking is true
 	asking bool     // the topic or the callback is being asked, or the result is being written
 	since  *int64   // the lowest since of verdicts that confirmed and could not be saved; the holder of the turn may change it; nil: none
 	round  int      // counts the calls given to v.checks and v.calls: only the last one is valid

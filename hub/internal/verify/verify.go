@@ -292,7 +292,7 @@ func (v *Verifier) carry(ctx context.Context, key hubstore.Key, a *ask, round in
 		v.mu.Unlock()
 		return
 	}
-	a.asking = true
+	a.asking, a.asked = true, p
 	v.mu.Unlock()
 	o := step(ctx, p)
 	if ctx.Err() != nil {
