@@ -36,6 +36,7 @@ type member struct {
 	claim atomic.Pointer[chan struct{}] // not nil: claims wait until it is closed
 	save  atomic.Pointer[chan struct{}] // not nil: new subscriptions wait until it is closed
 	saves atomic.Int64                  // how many do
+	lose  atomic.Bool                   // they fail then
 }
 
 var errCut = errors.New("the store is out of reach")
@@ -101,6 +102,9 @@ func (m *member) Save(ctx context.Context, c hubstore.Changes) error {
 	if wait := m.save.Load(); wait != nil && len(c.Put) > 0 {
 		m.saves.Add(1)
 		<-*wait
+		if m.lose.Load() {
+			return errCut
+		}
 	}
 	return m.Mem.Save(ctx, c)
 }
@@ -366,4 +370,60 @@ func TestShareEndDuringTakeover(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the end", func() bool { return a.Subscriptions()+b.Subscriptions() == 0 })
+}
+
+// TestEndDuringRenewal: a subscription is in memory after its renewal if, and only if, it is in the store: also if its
+// lease ended, or it was ended, while the renewal was being saved.
+func TestEndDuringRenewal(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]int{"lease": 1, "ended": 0, "not saved": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &member{shared: newShared()}
+			r := runWith(t, store, hub.Options{}, func(*hub.Hub) {})
+			const callback, lease = "http://127.0.0.1:1/", 300 * time.Millisecond
+			key, err := r.SubscribeVerified(t.Context(), topicURL, callback, "", lease, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			save, renewed, ended := make(chan struct{}), make(chan error, 1), make(chan error, 1)
+			store.save.Store(&save)
+			go func() {
+				_, err := r.SubscribeVerified(context.Background(), topicURL, callback, "", time.Hour, time.Now())
+				renewed <- err
+			}()
+			eventually(t, "the saving", func() bool { return store.saves.Load() == 1 })
+			if time.Since(began) > lease {
+				t.Skip("the machine is too busy")
+			}
+			switch name {
+			case "lease":
+				time.Sleep(2 * lease)
+			case "ended":
+				go func() { ended <- r.End(context.Background(), key) }()
+				eventually(t, "the end", func() bool { return r.Subscriptions() == 0 })
+			case "not saved":
+				store.lose.Store(true)
+			}
+			close(save)
+			if err := <-renewed; err != nil && name != "not saved" {
+				t.Error(err)
+			}
+			store.lose.Store(false)
+			if name == "ended" {
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+			time.Sleep(lease) // whatever has to be saved is saved
+			eventually(t, "the rows", func() bool {
+				rows := 0
+				for range store.Mem.Subscriptions(context.Background(), -1) {
+					rows++
+				}
+				return rows == want && r.Subscriptions() == want
+			})
+		})
+	}
 }

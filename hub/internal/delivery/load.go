@@ -110,6 +110,11 @@ func (l *loader) join(row hubstore.Subscription) {
 	}
 	row.Progress = s.Progress // deliveries may have continued meanwhile
 	s.set(row)
+	l.watch(s)
+}
+
+// watch sets the alarm of a subscription after its lease has changed.
+func (l *loader) watch(s *subscription) {
 	at := s.Expires
 	if s.stage == waiting && s.Progress.Next.Before(at) {
 		at = s.Progress.Next

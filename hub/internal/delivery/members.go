@@ -42,19 +42,21 @@ func (x *Members) Subscribe(ctx context.Context, r hubstore.Request, sent time.T
 	if err := x.sharing.news(ctx); err != nil {
 		return err
 	}
-	row, saving, err := x.begin(r, sent, since, settle)
+	b, err := x.begin(r, sent, since, settle)
 	if err != nil {
 		return err
 	}
-	if err := saving.wait(ctx); err != nil {
+	if err := b.saving.wait(ctx); err != nil {
+		x.revoke(b)
 		return err
 	}
 	owned := false
 	within(func() {
 		x.registry.mu.Lock()
 		defer x.registry.mu.Unlock()
-		if owned = x.sharing.has(r.Key); owned {
-			x.loader.join(row)
+		owned = x.sharing.has(r.Key)
+		if owned && (b.renewed == nil || !b.renewed.ended) {
+			x.loader.join(b.row)
 		}
 	})
 	if !owned { // the new owner may have read the row, or not
@@ -63,12 +65,20 @@ func (x *Members) Subscribe(ctx context.Context, r hubstore.Request, sent time.T
 	return nil
 }
 
-// begin enters the row of a new subscription to be saved.
-func (x *Members) begin(r hubstore.Request, sent time.Time, since int64, settle bool) (hubstore.Subscription, *saving, error) {
+// A beginning is a subscription that is being saved.
+type beginning struct {
+	row     hubstore.Subscription
+	saving  *saving
+	renewed *subscription // nil: none
+	expires time.Time     // of renewed, before
+}
+
+// begin enters the row of a new subscription to be saved. One that is renewed does not expire meanwhile.
+func (x *Members) begin(r hubstore.Request, sent time.Time, since int64, settle bool) (*beginning, error) {
 	x.registry.mu.Lock()
 	defer x.registry.mu.Unlock()
 	if !x.registry.open || !x.sharing.has(r.Key) {
-		return hubstore.Subscription{}, nil, refusal.ErrNotReady
+		return nil, refusal.ErrNotReady
 	}
 	now := x.now()
 	row := hubstore.Subscription{
@@ -93,9 +103,25 @@ func (x *Members) begin(r hubstore.Request, sent time.Time, since int64, settle 
 	x.progress.keep(r.Key)
 	saving := x.saver.enter(hubstore.Changes{Put: []hubstore.Subscription{row}, Settle: settled(r, settle)})
 	if saving == nil {
-		return hubstore.Subscription{}, nil, refusal.ErrNotReady
+		return nil, refusal.ErrNotReady
 	}
-	return row, saving, nil
+	b := &beginning{row: row, saving: saving, renewed: s}
+	if s != nil {
+		b.expires = s.Expires
+		s.Expires = row.Expires
+		x.loader.watch(s)
+	}
+	return b, nil
+}
+
+// revoke gives a subscription that could not be renewed its former lease.
+func (x *Members) revoke(b *beginning) {
+	x.registry.mu.Lock()
+	defer x.registry.mu.Unlock()
+	if b.renewed != nil && b.renewed.stage != gone {
+		b.renewed.Expires = b.expires
+		x.loader.watch(b.renewed)
+	}
 }
 
 func settled(r hubstore.Request, settle bool) []hubstore.Request {
@@ -114,6 +140,7 @@ func (x *Members) End(ctx context.Context, r hubstore.Request, settle bool) erro
 	owned := x.sharing.has(key)
 	if s := x.registry.find(key); s != nil {
 		x.registry.drop(s)
+		s.ended = true
 	}
 	saving := x.saver.enter(hubstore.Changes{Remove: []hubstore.Key{key}, Settle: settled(r, settle)})
 	x.registry.mu.Unlock()

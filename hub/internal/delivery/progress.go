@@ -61,6 +61,7 @@ func (p *progressSaver) hurry() { wake(p.hurried) }
 // of the registry.
 func (p *progressSaver) finish(s *subscription) {
 	p.registry.drop(s)
+	s.ended = true
 	p.remove(s.Key)
 	p.hurry()
 }

@@ -35,6 +35,7 @@ type subscription struct {
 	stage stage
 	slow  uint8 // quick deliveries needed before the endpoint counts as quick again
 	dirty bool  // Progress has to be saved
+	ended bool  // its row is removed, or has to be
 	moved bool  // a replay set the cursor: the delivery under way does not move it
 	saved int64 // the cursor in the store, or a lower one
 	place int   // index in its topic's list of idle subscriptions
