@@ -46,6 +46,7 @@ type Hub struct {
 	engine   *delivery.Engine
 	verifier *verify.Verifier
 	fetcher  *ping.Fetcher // of pinged topics
+	control  *control
 	status   *status.Server
 }
 
@@ -107,10 +108,11 @@ func New(s Store, o Options) (*Hub, error) {
 		Tally: counts, Clock: o.Clock, Logger: o.Logger,
 		PublicURL: o.PublicURL, Terms: o.terms(), TrustedProxies: o.TrustedProxies, MaxBody: o.MaxBody,
 	})
+	h.control = &control{members: h.engine.Members, sharing: h.engine.Sharing, verifier: h.verifier, tally: counts}
 	h.status = &status.Server{
 		URL: o.PublicURL, Started: started, Ready: h.ready, Logger: o.Logger,
 		State: h.engine.View, Failed: h.verifier.Failed,
-		Control: &control{members: h.engine.Members, sharing: h.engine.Sharing, verifier: h.verifier, tally: counts},
+		Control: h.control,
 	}
 	return h, nil
 }
@@ -169,18 +171,52 @@ func (h *Hub) Publish(ctx context.Context, topic string, header http.Header, bod
 
 // EndSubscriptions ends all subscriptions to a topic, and the requests for some that are
 // pending, and notifies the subscribers. It may be called once the hub is ready, and again
-// after an error.
+// after an error, which it also returns if another hub on the same store may have had some.
 func (h *Hub) EndSubscriptions(ctx context.Context, topic, reason string) error {
 	if err := h.verifier.Cancel(ctx, topic); err != nil {
 		return err
 	}
 	for _, key := range h.engine.Members.Keys(topic) {
-		err := h.status.Control.Remove(ctx, key, reason)
+		err := h.control.Remove(ctx, key, reason)
 		if err != nil && !errors.Is(err, ErrNoSubscription) {
 			return fmt.Errorf("end the subscriptions to %s: %w", topic, err)
 		}
 	}
+	if !h.engine.Sharing.Shared() {
+		return nil
+	}
+	n, err := h.endElsewhere(ctx, topic, reason)
+	if err == nil && n > 0 {
+		err = fmt.Errorf("%d belonged to another hub, or to one that was killed: call it again", n)
+	}
+	if err != nil {
+		return fmt.Errorf("end the subscriptions to %s: %w", topic, err)
+	}
 	return nil
+}
+
+// endElsewhere ends what the store has of a topic although it is not in memory, and returns how much that was: another
+// hub may be about to load it.
+func (h *Hub) endElsewhere(ctx context.Context, topic, reason string) (n int, err error) {
+	for s, err := range h.store.Subscriptions(ctx, -1) {
+		if err == nil && hubstore.KeyOf(s.Topic, "") == hubstore.KeyOf(topic, "") {
+			n++
+			err = h.control.end(ctx, s, reason)
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	for r, err := range h.store.Requests(ctx, -1) {
+		if err == nil && verify.Subscribes(&r, topic) {
+			n++
+			err = h.store.Save(ctx, hubstore.Changes{Settle: []hubstore.Request{r}})
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // Subscriptions returns the number of subscriptions. With several hubs, it
@@ -260,7 +296,11 @@ func (c *control) Remove(ctx context.Context, key hubstore.Key, reason string) e
 	if !ok {
 		return ErrNoSubscription
 	}
-	if err := c.members.End(ctx, hubstore.Request{Key: key}, false); err != nil {
+	return c.end(ctx, s, reason)
+}
+
+func (c *control) end(ctx context.Context, s hubstore.Subscription, reason string) error {
+	if err := c.members.End(ctx, hubstore.Request{Key: s.Key}, false); err != nil {
 		return err
 	}
 	c.tally.Deny()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/hub/hubstore"
 	"lockstep/websub"
 )
 
@@ -113,6 +114,43 @@ func TestEndSubscriptionsDuringVerification(t *testing.T) {
 	sub.quiet(t)
 	if n := s.Subscriptions(); n > 0 {
 		t.Errorf("%d subscriptions, want none", n)
+	}
+}
+
+// TestEndSubscriptionsOfAKilledHub: subscriptions and requests end also in shards that still belong to a hub that was
+// killed.
+func TestEndSubscriptionsOfAKilledHub(t *testing.T) {
+	t.Parallel()
+	all := newShared()
+	sub, other := subscribe(t, nil), subscribe(t, nil)
+	row := func(topic, callback string) hubstore.Subscription {
+		return hubstore.Subscription{Key: hubstore.KeyOf(topic, callback), Topic: topic, Callback: callback, Created: time.Now(), Expires: time.Now().Add(time.Hour)}
+	}
+	pending := hubstore.Request{Key: hubstore.KeyOf(topicA, other.url), Mode: "subscribe", Topic: topicA, Callback: other.url, Lease: time.Hour, At: time.Now()}
+	if err := all.Mem.Save(t.Context(), hubstore.Changes{
+		Put: []hubstore.Subscription{row(topicA, sub.url), row(topicA+"/other", sub.url)}, Ask: []hubstore.Request{pending},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	all.owners["killed"] = time.Now().Add(2 * time.Second)
+	for i := range all.shards {
+		all.shards[i] = "killed"
+	}
+	s := start(t, &member{shared: all}, nil)
+	if err := s.EndSubscriptions(t.Context(), topicA, "for readers only"); err == nil {
+		t.Error("no error, although another hub may have loaded them")
+	}
+	if q := sub.nextAsked(t); q.Get("hub.mode") != websub.ModeDenied || q.Get("hub.topic") != topicA {
+		t.Errorf("asked %v, want a denial", q)
+	}
+	if err := s.EndSubscriptions(t.Context(), topicA, "for readers only"); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the shards", func() bool { return s.Shards() == hubstore.Shards })
+	eventually(t, "the other subscription", func() bool { return s.Subscriptions() == 1 })
+	other.quiet(t)
+	if n := len(s.requests(t)); n > 0 {
+		t.Errorf("%d requests are left", n)
 	}
 }
 

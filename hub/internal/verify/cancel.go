@@ -64,3 +64,8 @@ func (v *Verifier) cancel(ctx context.Context, key hubstore.Key, a *ask) error {
 	}
 	return v.o.Shards.Save(ctx, hubstore.Changes{Settle: []hubstore.Request{p.Request}})
 }
+
+// Subscribes reports whether r is a request to subscribe to a topic.
+func Subscribes(r *hubstore.Request, topic string) bool {
+	return r.Mode == websub.ModeSubscribe && websub.Canonical(r.Topic) == websub.Canonical(topic)
+}
