@@ -77,7 +77,7 @@ func New(s Store, o Options) (*Hub, error) {
 	})
 	bodies := accept.Bodies(o.MaxBody)
 	h.fetcher, err = ping.New(ping.Options{
-		Topics: h.engine.Topics, Stored: s.Requests, Expects: h.expects, Allowed: rules.Covers, Bodies: bodies, Client: h.client,
+		Topics: h.engine.Topics, Expects: h.expects, Allowed: rules.Covers, Bodies: bodies, Client: h.client,
 		Tally: counts, Clock: o.Clock, Logger: o.Logger,
 		PublicURL: o.PublicURL, UserAgent: o.UserAgent, AllowPrivate: o.AllowPrivate, RootCAs: o.RootCAs,
 		Timeout: o.Timeout, RetryFirst: o.RetryFirst, RetryMost: o.RetryMost, RetryFor: o.RetryFor, MaxBody: o.MaxBody,
@@ -90,7 +90,7 @@ func New(s Store, o Options) (*Hub, error) {
 		names = h.fetcher.Names
 	}
 	h.verifier = verify.New(verify.Options{
-		Members: h.engine.Members, Shards: h.engine.Sharing, Stored: s.Requests, Client: h.client,
+		Members: h.engine.Members, Shards: h.engine.Sharing, Stored: s.Requests, Pings: h.fetcher.Receive, Client: h.client,
 		Names: names, Own: func(topic *url.URL) bool { return rules.Foreign(topic) != nil },
 		Tally: counts, Clock: o.Clock, Logger: o.Logger,
 		Timeout: o.Timeout, RetryFirst: o.RetryFirst, UserAgent: o.UserAgent,

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -93,11 +92,10 @@ type Topics interface {
 // Options are what a [Fetcher] needs.
 type Options struct {
 	Topics  Topics
-	Stored  func(ctx context.Context, shard int) iter.Seq2[hubstore.Request, error] // the stored requests of a shard
-	Expects func(topic string) bool                                                 // reports whether a client may be about to subscribe to a topic
-	Allowed func(topic *url.URL) error                                              // returns an error unless a topic may be published
-	Bodies  *limit.Budget                                                           // for contents of topics
-	Client  *http.Client                                                            // for discovery; it follows no redirects
+	Expects func(topic string) bool    // reports whether a client may be about to subscribe to a topic
+	Allowed func(topic *url.URL) error // returns an error unless a topic may be published
+	Bodies  *limit.Budget              // for contents of topics
+	Client  *http.Client               // for discovery; it follows no redirects
 	Tally   *tally.Tally
 	Clock   func() time.Time
 	Logger  *slog.Logger
@@ -185,29 +183,15 @@ func (n *Fetcher) pass(ctx context.Context, topic string, derived bool) error {
 	return n.o.Topics.Save(ctx, hubstore.Changes{Ask: []hubstore.Request{r}})
 }
 
-// receive handles the pings of topics in shards that other hubs have accepted.
-func (n *Fetcher) receive(ctx context.Context, shards []int) error {
-	var pings []hubstore.Request
-	for r, err := range hubstore.OfShards(ctx, shards, n.o.Stored, func(r *hubstore.Request) hubstore.Key { return r.Key }) {
-		if err != nil {
-			return fmt.Errorf("load pings: %w", err)
-		}
-		if r.Mode == websub.ModePublish {
-			pings = append(pings, r)
-		}
-	}
-	for some := range slices.Chunk(pings, receiveMost) {
+// Receive handles pings of this hub's topics that other hubs have accepted.
+func (n *Fetcher) Receive(ctx context.Context, pings []hubstore.Request) error {
+	for len(pings) > 0 {
+		some := pings[:min(len(pings), receiveMost)]
+		pings = pings[len(some):]
 		errs := make([]error, len(some))
 		var wg sync.WaitGroup
-		for i, r := range some {
-			wg.Go(func() {
-				if u, err := url.Parse(r.Topic); err == nil {
-					errs[i] = n.pingOne(ctx, r.Topic, u, r.VerifyToken == derivedPing)
-				}
-				if errs[i] == nil {
-					errs[i] = n.o.Topics.Save(ctx, hubstore.Changes{Settle: []hubstore.Request{r}})
-				}
-			})
+		for i := range some {
+			wg.Go(func() { errs[i] = n.receive(ctx, &some[i]) })
 		}
 		wg.Wait()
 		if err := errors.Join(errs...); err != nil {
@@ -215,6 +199,15 @@ func (n *Fetcher) receive(ctx context.Context, shards []int) error {
 		}
 	}
 	return nil
+}
+
+func (n *Fetcher) receive(ctx context.Context, r *hubstore.Request) error {
+	if u, err := url.Parse(r.Topic); err == nil {
+		if err := n.pingOne(ctx, r.Topic, u, r.VerifyToken == derivedPing); err != nil {
+			return err
+		}
+	}
+	return n.o.Topics.Save(ctx, hubstore.Changes{Settle: []hubstore.Request{*r}})
 }
 
 func (n *Fetcher) pingOne(ctx context.Context, topic string, u *url.URL, derived bool) error {
@@ -333,9 +326,8 @@ func (n *Fetcher) schedule(topic string, p *pinged, at time.Time) {
 	n.calls.Add(p.url, call.Known, at, func(ctx context.Context) { n.carry(ctx, topic, p, round) })
 }
 
-// Load loads the pings of the topics of shards that no hub has handled yet, and receives those that other
-// hubs have accepted.
-func (n *Fetcher) Load(ctx context.Context, shards []int) error {
+// Load loads the pings of the topics of shards that no hub has handled yet.
+func (n *Fetcher) Load(_ context.Context, shards []int) error {
 	fresh := make(map[int]bool)
 	n.mu.Lock()
 	for _, s := range shards {
@@ -345,7 +337,7 @@ func (n *Fetcher) Load(ctx context.Context, shards []int) error {
 	}
 	n.mu.Unlock()
 	if len(fresh) == 0 {
-		return n.receive(ctx, shards)
+		return nil
 	}
 	for _, t := range n.o.Topics.Topics() {
 		s := stateOf(t.State)
@@ -356,7 +348,7 @@ func (n *Fetcher) Load(ctx context.Context, shards []int) error {
 			n.take(t.URL, u, s)
 		}
 	}
-	return n.receive(ctx, shards)
+	return nil
 }
 
 func (n *Fetcher) take(topic string, u *url.URL, s topicState) {

@@ -88,6 +88,7 @@ type Options struct {
 	Members Members
 	Shards  Shards
 	Stored  func(ctx context.Context, shard int) iter.Seq2[hubstore.Request, error] // the stored requests of a shard
+	Pings   func(ctx context.Context, pings []hubstore.Request) error               // handles those that other hubs have accepted
 	Names   func(ctx context.Context, topic string) (bool, error)                   // reports whether a topic names this hub; nil: topics are not checked (WS-SEC-05)
 	Own     func(topic *url.URL) bool                                               // reports whether this process publishes a topic, which is not checked then
 	Client  *http.Client                                                            // for callbacks: no redirects, guarded dialling
@@ -208,17 +209,19 @@ func (v *Verifier) schedule(a *ask) {
 	v.calls.Add(p.target, r, p.Next, func(ctx context.Context) { v.carry(ctx, p.Key, a, round, v.verify) })
 }
 
-// Load loads the stored requests of shards.
+// Load loads the stored requests of shards, and has pings among them handled.
 func (v *Verifier) Load(ctx context.Context, shards []int) error {
 	v.mu.Lock()
 	puts := v.puts
 	v.mu.Unlock()
+	var pings []hubstore.Request
 	for r, err := range hubstore.OfShards(ctx, shards, v.o.Stored, func(r *hubstore.Request) hubstore.Key { return r.Key }) {
 		if err != nil {
 			return fmt.Errorf("load requests: %w", err)
 		}
 		if r.Mode == websub.ModePublish {
-			continue // a ping
+			pings = append(pings, r)
+			continue
 		}
 		target, err := url.Parse(r.Callback)
 		if err != nil {
@@ -226,7 +229,7 @@ func (v *Verifier) Load(ctx context.Context, shards []int) error {
 		}
 		v.take(r, target, puts)
 	}
-	return nil
+	return v.o.Pings(ctx, pings)
 }
 
 // take takes a request that was read from the store after that many calls of put. It is the newest one unless a later
