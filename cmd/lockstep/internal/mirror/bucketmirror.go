@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -141,6 +142,14 @@ type listedObject struct {
 	tag  listedTag
 }
 
+// byKey sorts a listing. It is not a comparison for package slices, whose code for this type would make
+// the program larger by 10 KB.
+type byKey []listedObject
+
+func (b byKey) Len() int           { return len(b) }
+func (b byKey) Less(i, j int) bool { return b[i].key < b[j].key }
+func (b byKey) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
+
 // A listedTag is an entity tag of the usual form: the digest of an object, and of
 // one that was uploaded in parts their number.
 type listedTag struct {
@@ -228,7 +237,7 @@ func (s *mirrorBucket) list(ctx context.Context, most int) error {
 		}
 		listed = append(listed, listedObject{maphash.String(s.seed, info.Name), info.Size, parseTag(info.Version)})
 	}
-	slices.SortFunc(listed, func(a, b listedObject) int { return cmp.Compare(a.key, b.key) })
+	sort.Sort(byKey(listed))
 	s.listed = listed
 	return nil
 }
