@@ -28,7 +28,7 @@ func Assist(ctx context.Context, m *Member, f *transfer.Fetcher, jobs int) error
 		}
 		within, cancel := context.WithCancel(ctx)
 		if view.Present {
-			a := &assistant{m: m, fetch: f, run: view.Run, requests: f.Client.Requests(), bytes: f.Client.Bytes(), held: map[int64]fetched{}, fetching: map[int64]bool{}, storing: map[int64]bool{}}
+			a := &assistant{m: m, fetch: f, run: view.Run, requests: f.Client.Requests(), bytes: f.Client.Bytes(), held: map[int64]*fetched{}, fetching: map[int64]bool{}, storing: map[int64]bool{}}
 			if err := a.work(within, jobs); err != nil {
 				m.pause(ctx, err)
 			}
@@ -56,7 +56,7 @@ type assistant struct {
 	requests, bytes int64 // of the client, at the last report
 
 	mu          sync.Mutex // guards what follows
-	held        map[int64]fetched
+	held        map[int64]*fetched
 	fetching    map[int64]bool // true: it is not wanted any more
 	storing     map[int64]bool
 	answers     []answer
@@ -86,29 +86,27 @@ func (w *assistant) work(ctx context.Context, jobs int) error {
 	places := make(chan struct{}, commitBy)
 	store := func(n int64, bw blob.Writer) {
 		g.Go(func() {
-			select {
-			case places <- struct{}{}:
-				defer func() { <-places }()
-			case <-within.Done():
-			}
-			if within.Err() != nil {
+			places <- struct{}{} // those that have one end
+			if within.Err() == nil {
+				w.commit(w.store(storing, n, bw))
+			} else {
 				_ = bw.Close() // it is fetched again
-				return
 			}
-			w.commit(w.store(storing, n, bw))
+			<-places
 		})
 	}
 	work := dispatch.New(jobs, func(j *job) error { return w.get(within, j) }, func(j *job, _ error) { w.answer(answer{N: j.n}) })
 	defer func() {
 		cancel()
-		defer giveUp()
-		if w.m.MayWrite() == nil {
-			defer time.AfterFunc(w.m.Lease(), giveUp).Stop()
-		} else {
-			giveUp()
+		left := w.m.Lease()
+		if w.m.MayWrite() != nil {
+			left = 0
 		}
+		late := time.AfterFunc(left, giveUp)
 		work.Wait()
 		g.Wait()
+		late.Stop()
+		giveUp()
 	}()
 	if err := w.m.WorkFor(ctx, w.run); err != nil {
 		return err
@@ -177,7 +175,10 @@ func (w *assistant) handle(ctx context.Context, m *Message, work *dispatch.Dispa
 				w.answer(answer{N: rs[i].N}) // the coordinator does it
 				continue
 			}
-			if w.isNew(rs[i].N) {
+			switch f, isNew := w.begin(rs[i].N); {
+			case f != nil:
+				w.answer(f.answer) // once more: it was lost
+			case isNew:
 				work.Put(ctx, a.URI, &job{rs[i].N, a}, false)
 			}
 		}
@@ -204,20 +205,15 @@ func (w *assistant) handle(ctx context.Context, m *Message, work *dispatch.Dispa
 	return nil
 }
 
-// isNew notes that a content is fetched, unless that has begun: the request is said again, perhaps
-// because the answer was lost.
-func (w *assistant) isNew(n int64) bool {
+// begin notes that a content is fetched, unless that has begun, or it is in hand.
+func (w *assistant) begin(n int64) (f *fetched, isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if f, ok := w.held[n]; ok {
-		w.answers = append(w.answers, f.answer)
-		return false
+	_, begun := w.fetching[n]
+	if f = w.held[n]; f == nil && !begun && !w.storing[n] {
+		w.fetching[n], isNew = false, true
 	}
-	if _, ok := w.fetching[n]; ok || w.storing[n] {
-		return false
-	}
-	w.fetching[n] = false
-	return true
+	return f, isNew
 }
 
 // take returns the content with a number, which is in hand no more; nil: there is none, or it is
@@ -225,7 +221,7 @@ func (w *assistant) isNew(n int64) bool {
 func (w *assistant) take(n int64, drop bool) (bw blob.Writer, storing bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if f, ok := w.held[n]; ok {
+	if f := w.held[n]; f != nil {
 		bw = f.Writer
 	} else if _, ok := w.fetching[n]; ok {
 		w.fetching[n] = drop
@@ -257,7 +253,7 @@ func (w *assistant) get(ctx context.Context, j *job) error {
 	w.mu.Lock()
 	dropped := w.fetching[j.n] || w.held == nil
 	if !dropped {
-		w.held[j.n] = fetched{o.Writer, a}
+		w.held[j.n] = &fetched{o.Writer, a}
 	}
 	w.mu.Unlock()
 	if dropped {

@@ -218,15 +218,17 @@ func (m *Member) message(to string, run int64, kind Kind, body []byte) Message {
 // connection may have broken.
 func (m *Member) send(ctx context.Context, ms []Message) error {
 	within, cancel := context.WithTimeout(ctx, m.Lease())
-	defer cancel()
-	return m.table.Send(within, ms)
+	err := m.table.Send(within, ms)
+	cancel()
+	return err
 }
 
 // receive returns the messages to this process, as [Table.Receive] does, and waits like send.
 func (m *Member) receive(ctx context.Context, received []Message) ([]Message, error) {
 	within, cancel := context.WithTimeout(ctx, m.Lease())
-	defer cancel()
-	return m.table.Receive(within, m.id, received)
+	ms, err := m.table.Receive(within, m.id, received)
+	cancel()
+	return ms, err
 }
 
 // renew renews the lease and divides the limits. The lease is measured from before the table

@@ -257,23 +257,16 @@ func (p *Pool) silent() time.Duration { return silentLeases * p.member.opts.Leas
 
 // repeat repeats requests without an answer. The caller holds mu.
 func (p *Pool) repeat() {
-	fetch, commit := map[string][]request{}, map[string][]int64{}
 	for _, it := range p.items {
 		if time.Since(it.said) < p.silent() {
 			continue
 		}
-		switch it.said = time.Now(); {
+		switch it.said = p.checked; {
 		case it.commit != nil:
-			commit[it.worker] = append(commit[it.worker], it.n)
+			p.say(it.worker, ToCommit, []int64{it.n})
 		case it.asked:
-			fetch[it.worker] = append(fetch[it.worker], requestOf(it.n, it.action, it.path))
+			p.say(it.worker, ToFetch, []request{requestOf(it.n, it.action, it.path)})
 		}
-	}
-	for id, rs := range fetch {
-		p.say(id, ToFetch, rs)
-	}
-	for id, ns := range commit {
-		p.say(id, ToCommit, ns)
 	}
 }
 
@@ -430,22 +423,17 @@ func (p *Pool) Commit(ctx context.Context, ws []blob.Writer, own func(context.Co
 	}
 	p.mu.Unlock()
 	var failed error
-	if len(mine) > 0 {
+	var ce *blob.CommitError // of this process
+	done := len(mine)
+	if done > 0 {
 		err := own(ctx, mine...)
-		done := len(mine)
-		var ce *blob.CommitError
 		switch {
 		case err == nil:
 		case errors.As(err, &ce) && ce.Done < len(mine):
-			done, errs[places[ce.Done]] = ce.Done, ce
+			done, errs[places[ce.Done]] = ce.Done, ce.Err
 		default:
-			done, failed = 0, err
+			failed = err
 		}
-		p.mu.Lock()
-		for _, bw := range mine[:done] {
-			p.visible[bw] = true
-		}
-		p.mu.Unlock()
 	}
 	for i, wait := range waits {
 		if wait == nil {
@@ -462,12 +450,16 @@ func (p *Pool) Commit(ctx context.Context, ws []blob.Writer, own func(context.Co
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, bw := range mine[:done] {
+		p.visible[bw] = true
+	}
 	for i, err := range errs {
-		if ce, own := errors.AsType[*blob.CommitError](err); own { // it may be another one that failed
-			return &blob.CommitError{Done: i, Name: ce.Name, Err: ce.Err}
-		}
 		if err != nil {
-			return &blob.CommitError{Done: i, Name: ws[i].Name(), Err: err}
+			name := ws[i].Name()
+			if ce != nil && i == places[ce.Done] { // it may be another one that failed
+				name = ce.Name
+			}
+			return &blob.CommitError{Done: i, Name: name, Err: err}
 		}
 	}
 	clear(p.visible)

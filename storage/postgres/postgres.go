@@ -212,7 +212,7 @@ func (dialect) Explain(err error) error {
 		}
 	}
 	if (dialect{}).Again(err, false) && !errors.Is(err, context.Canceled) {
-		return unavailableError{err}
+		return &unavailableError{err}
 	}
 	return err
 }
@@ -222,10 +222,15 @@ func (dialect) Explain(err error) error {
 var ErrUnavailable = errors.New("the database is not available")
 
 // An unavailableError is ErrUnavailable with the cause, which is all of its text.
-type unavailableError struct{ error }
+type unavailableError struct{ cause error }
 
-// Unwrap returns both.
-func (e unavailableError) Unwrap() []error { return []error{e.error, ErrUnavailable} }
+func (e *unavailableError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e *unavailableError) Unwrap() error { return e.cause }
+
+// Is reports whether target is ErrUnavailable.
+func (e *unavailableError) Is(target error) bool { return target == ErrUnavailable }
 
 // A serverError is an error of the server, with what it means.
 type serverError struct {

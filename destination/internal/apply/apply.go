@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -121,14 +122,21 @@ func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, er
 	return p.finish(ctx)
 }
 
-// finish records what is left.
+// finish records what is left, and that files belong to the mirror whose content is in doubt: see
+// intent.Mirror.Settle, which does that after a kill.
 func (p *Applier) finish(ctx context.Context) error {
 	if p.doubts != nil { // the Journal may hold an intent that has them
 		if err := p.record(ctx, true); err != nil { // it may have other rows for them
 			return err
 		}
-		for a, h := range p.doubts.settle(ctx, p.mirror.Store) {
-			p.Recorder.doubted(a, &h)
+		for _, e := range p.doubts {
+			a, h := e.Action, &e.Held
+			if a.IsHeld() && a.Held.Path == h.Path {
+				h = &a.Held
+			} else if _, err := p.mirror.Store.Stat(ctx, h.Path); errors.Is(err, blob.ErrNotExist) && !IsForgetful(p.mirror.Store) {
+				continue
+			}
+			p.Recorder.doubted(a, h)
 		}
 		p.doubts, p.intent = nil, true
 		return p.record(ctx, false)

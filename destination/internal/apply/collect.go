@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
+	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/failure"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/planner"
@@ -85,6 +86,9 @@ func (p *Applier) take(ctx context.Context, o transfer.Outcome) error {
 	if o.Warning != "" {
 		p.Recorder.Report.Warn(a.URI, o.Warning)
 	}
+	if o.Err == nil && !o.Postponed {
+		delete(p.doubts, a.URI) // the next batch has it, or a row
+	}
 	switch {
 	case p.Lost != nil && a.Verb == plan.Refuse:
 		p.Lost(a, planner.ErrNoVersion)
@@ -126,7 +130,6 @@ func (p *Applier) take(ctx context.Context, o transfer.Outcome) error {
 			p.Recorder.paid(a)
 		}
 	default:
-		delete(p.doubts, a.URI)
 		settled := o // not o, which would be allocated for all outcomes
 		p.Recorder.settled(&settled)
 	}
@@ -139,7 +142,9 @@ func (p *Applier) take(ctx context.Context, o transfer.Outcome) error {
 func (p *Applier) nextShipment(keep bool) *shipment {
 	l := &shipment{batch: p.batch.take(), rows: p.Recorder.pending, changes: p.mirror.Out.Take(), staleIntent: p.intent && !keep, places: p.places}
 	p.places = false
-	l.doubts = p.doubts.without(l.batch)
+	for _, e := range p.doubts {
+		l.doubts = desired.AppendHeld(l.doubts, &e.Held)
+	}
 	if len(l.rows.Put)+len(l.rows.Drop) > 0 {
 		l.counts = saved.Encode(p.Recorder.Counts)
 	}

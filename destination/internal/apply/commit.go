@@ -1,11 +1,11 @@
 package apply
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"lockstep/blob"
@@ -31,7 +31,7 @@ type shipment struct {
 	changes     []report.Change // those of rows
 	restated    []report.Change // those of rows whose content is the same, for a store that takes them
 	places      bool            // a change of places is done
-	doubts      []journal.Held  // that the intent has to name as well
+	doubts      []byte          // the beginning of the intent: what else it has to name
 	staleIntent bool            // the Journal holds an intent that is no longer needed
 	unkept      []unkept        // versions that could not be kept
 
@@ -163,7 +163,7 @@ func (c *committer) saveIntent(ctx context.Context, l *shipment) error {
 		if len(l.batch) == 0 {
 			return err
 		}
-		slices.SortStableFunc(l.batch, func(a, b transfer.Outcome) int { return cmp.Compare(a.Held.Length, b.Held.Length) })
+		sort.Stable(byLength(l.batch))
 		half := len(l.batch) / 2
 		for _, o := range l.batch[half:] {
 			c.drop(l, o, err, true)
@@ -172,13 +172,21 @@ func (c *committer) saveIntent(ctx context.Context, l *shipment) error {
 	}
 }
 
+// byLength sorts contents. It is not a comparison for package slices, whose code for this type would make the
+// program larger by 7 KB.
+type byLength []transfer.Outcome
+
+func (b byLength) Len() int           { return len(b) }
+func (b byLength) Less(i, j int) bool { return b[i].Held.Length < b[j].Held.Length }
+func (b byLength) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
+
 // save writes the rows and the intent of a shipment in one transaction.
 func (c *committer) save(ctx context.Context, l *shipment) error {
 	b := l.rows
 	b.Past = l.past()
 	b.Save = map[string][]byte{}
 	if len(l.batch) > 0 || l.staleIntent {
-		b.Save[saved.DocIntent] = intentOf(l.batch, l.doubts)
+		b.Save[saved.DocIntent] = intentOf(l.doubts, l.batch)
 		c.mirror.Out.Note(b.Save, c.changes(l.batch))
 	}
 	c.mirror.Out.Save(b.Save, l.changes)
@@ -236,12 +244,8 @@ func (c *committer) doubtOthers(ctx context.Context, batch []transfer.Outcome, d
 	return nil
 }
 
-// intentOf returns the document that says what a batch is, and what is in doubt; nil of none.
-func intentOf(batch []transfer.Outcome, doubts []journal.Held) []byte {
-	var intent []byte
-	for i := range doubts {
-		intent = desired.AppendHeld(intent, &doubts[i])
-	}
+// intentOf returns the document that says what a batch is, after what is in doubt; nil of none.
+func intentOf(intent []byte, batch []transfer.Outcome) []byte {
 	for i := range batch {
 		intent = desired.AppendHeld(intent, &batch[i].Held)
 	}

@@ -85,7 +85,7 @@ const MaxStale = 10_000
 // settled records an outcome whose content is on disk.
 func (r *Recorder) settled(o *transfer.Outcome) {
 	a := o.Action
-	r.pending.Put = append(r.pending.Put, o.Held)
+	r.put(&o.Held)
 	if o.Writer == nil && r.mirror.Keep.IsOn() && history.Differs(&a.Held, &o.Held) { // else it is noted
 		r.pending.Past = append(r.pending.Past, history.Before(a.URI, &a.Held))
 	}
@@ -98,7 +98,6 @@ func (r *Recorder) settled(o *transfer.Outcome) {
 		r.Push.Released()
 	}
 	r.paid(a)
-	r.Marked.Add(o.Held.URI, o.Held.Path)
 	if a.Verb == plan.Fetch && a.IsHeld() && len(a.Held.Hashes) == 0 {
 		r.Report.CountRepaired()
 	}
@@ -128,13 +127,19 @@ func (r *Recorder) settled(o *transfer.Outcome) {
 	}
 }
 
+// put makes h a row.
+func (r *Recorder) put(h *journal.Held) {
+	r.pending.Put = append(r.pending.Put, *h)
+	r.Marked.Add(h.URI, h.Path)
+}
+
 // doubted records that the content of a file is unknown, whose row is going to be h.
 func (r *Recorder) doubted(a *plan.Action, h *journal.Held) {
-	r.pending.Put = append(r.pending.Put, *h)
+	h.Hashes, h.ETag, h.Modified = nil, "", ""
+	r.put(h)
 	if plan.HasSet(h.Sets, r.Set) && !plan.HasSet(a.Held.Sets, r.Set) {
 		r.Counts[r.Set]++
 	}
-	r.Marked.Add(h.URI, h.Path)
 }
 
 // paid deletes the pending work for a, and withdraws a failure earlier in this
@@ -272,7 +277,7 @@ func (r *Recorder) owe(a *plan.Action, err error) {
 		// for that of a file.
 		h := a.Held
 		h.Hashes, h.ETag, h.Modified = nil, "", ""
-		r.pending.Put = append(r.pending.Put, h)
+		r.put(&h)
 		if r.mirror.Keep.IsOn() {
 			r.pending.Past = append(r.pending.Past, history.Before(a.URI, &a.Held)) // its bytes may be kept elsewhere
 		}
