@@ -207,7 +207,7 @@ func (e *Engine) Run(ctx context.Context, users []ShardUser, ready func()) error
 
 // load fills the registry.
 func (e *Engine) load(ctx context.Context) error {
-	if err := e.loader.topics(ctx); err != nil {
+	if err := e.loader.topics(ctx, nil); err != nil {
 		return err
 	}
 	if e.Sharing.Shared() {

@@ -23,36 +23,23 @@ type loader struct {
 	retryMost time.Duration
 }
 
-// topics loads the topics.
-func (l *loader) topics(ctx context.Context) error {
+// topics loads the topics; with shards, only the states of those in shards, which other hubs may have
+// changed.
+func (l *loader) topics(ctx context.Context, shards []int) error {
 	for row, err := range l.store.Topics(ctx) {
 		if err != nil {
 			return fmt.Errorf("load topics: %w", err)
+		}
+		if shards != nil && !slices.Contains(shards, hubstore.KeyOf(row.URL, "").Shard()) {
+			continue
 		}
 		l.registry.mu.Lock()
 		t := l.registry.topic(row.URL)
-		t.row, t.first, t.last, t.bytes, t.state = true, row.First, row.Last, row.Bytes, row.State
-		t.ages.loaded = row.Last
+		t.row, t.state = true, row.State
+		if shards == nil {
+			t.first, t.last, t.bytes, t.ages.loaded = row.First, row.Last, row.Bytes, row.Last
+		}
 		l.registry.mu.Unlock()
-	}
-	return nil
-}
-
-// states loads the states of the topics of shards, which other hubs may have changed.
-func (l *loader) states(ctx context.Context, shards []int) error {
-	if len(shards) == 0 {
-		return nil
-	}
-	for row, err := range l.store.Topics(ctx) {
-		if err != nil {
-			return fmt.Errorf("load topics: %w", err)
-		}
-		if slices.Contains(shards, hubstore.KeyOf(row.URL, "").Shard()) {
-			l.registry.mu.Lock()
-			t := l.registry.topic(row.URL)
-			t.row, t.state = true, row.State
-			l.registry.mu.Unlock()
-		}
 	}
 	return nil
 }

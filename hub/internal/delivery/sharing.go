@@ -283,8 +283,8 @@ func (x *Sharing) gain(ctx context.Context, shards []int) (err error) {
 		}
 	}
 	x.registry.mu.Unlock()
-	if err = x.loader.shards(ctx, fresh); err == nil {
-		err = x.loader.states(ctx, fresh)
+	if err = x.loader.shards(ctx, fresh); err == nil && len(fresh) > 0 {
+		err = x.loader.topics(ctx, fresh)
 	}
 	x.registry.mu.Lock()
 	for _, i := range fresh {
