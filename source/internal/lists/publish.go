@@ -297,7 +297,7 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 			}
 		}
 		if !back && !p.owner.marked[p.set.Name] {
-			if back, err = p.lacksMark(ctx, set, c); err != nil {
+			if back, err = p.owner.lacksMark(ctx, p.set.Name, p.state, c); err != nil {
 				return err
 			}
 		}
@@ -348,21 +348,21 @@ func lacksBeginning(ctx context.Context, cat catalog.Catalog, set string, c *cha
 // lacksMark has all changes to come happen after what readers may have seen, and reports whether one
 // that they have not seen does not: the catalog has all changes of c, but has lost a later Mark, and the
 // clock is behind that by which it was made.
-func (p *publication) lacksMark(ctx context.Context, set string, c *changeState) (bool, error) {
-	newest, seen := p.state.newest(), c.Through
-	if list := p.state.latestList(); list != nil {
-		seen = max(seen, list.taken().Seq)
+func (s *Lists) lacksMark(ctx context.Context, set string, st *state, c *changeState) (bool, error) {
+	newest, seen, list := st.newest(), c.Through, s.opts.Docs.CapabilityList(set)
+	if l := st.latestList(); l != nil {
+		seen = max(seen, l.taken().Seq)
 	}
-	if _, err := catalog.MarkAfter(ctx, p.catalog, set, newest); err != nil {
+	if _, err := catalog.MarkAfter(ctx, s.opts.Catalog, list, newest); err != nil {
 		return false, err
 	}
-	for change, err := range p.catalog.Changes(ctx, set, seen) {
+	for change, err := range s.opts.Catalog.Changes(ctx, list, seen) {
 		if err != nil || !change.EventTime.After(newest) {
 			return err == nil, err
 		}
 		break
 	}
-	p.owner.marked[p.set.Name] = true
+	s.marked[set] = true
 	return false, nil
 }
 

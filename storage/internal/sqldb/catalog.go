@@ -208,7 +208,9 @@ func (c *Catalog) Refreshed(ctx context.Context, set string, m catalog.Mark) ite
 }
 
 // Mark implements [catalog.Catalog].
-func (c *Catalog) Mark(ctx context.Context, set string) (catalog.Mark, error) { return c.MarkAfter(ctx, set, time.Time{}) }
+func (c *Catalog) Mark(ctx context.Context, set string) (catalog.Mark, error) {
+	return c.MarkAfter(ctx, set, time.Time{})
+}
 
 // MarkAfter implements [catalog.LaterMarker].
 func (c *Catalog) MarkAfter(ctx context.Context, set string, at time.Time) (mark catalog.Mark, err error) {
