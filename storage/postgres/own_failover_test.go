@@ -30,7 +30,7 @@ func TestOwnFailover(t *testing.T) {
 			s := postgrestest.Start(t)
 			createWrites(t, s.URL)
 			db := open(t, postgres.Options{}, s.URL)
-			owner := take(t, db, postgres.OwnOptions{Lease: time.Minute})
+			owner := take(t, db, postgres.OwnOptions{Lease: time.Minute, Instance: "one"})
 			if err := write(t.Context(), db, "a"); err != nil {
 				t.Fatal(err)
 			}
@@ -45,7 +45,7 @@ func TestOwnFailover(t *testing.T) {
 			if n := number(t, s.URL, `SELECT count(*) FROM writes`); n != 1 {
 				t.Errorf("%d rows", n)
 			}
-			again := take(t, open(t, postgres.Options{}, s.URL), postgres.OwnOptions{Wait: time.Minute, Lease: time.Second})
+			again := take(t, open(t, postgres.Options{}, s.URL), postgres.OwnOptions{Instance: "one"})
 			if err := again.Check(t.Context()); err != nil {
 				t.Errorf("the next owner: %v", err)
 			}
