@@ -174,6 +174,9 @@ func (s *nullBucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", tag)
 	case r.Method == http.MethodPost && q.Has("uploads"):
 		_, _ = io.WriteString(w, `<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>`)
+	case r.Method == http.MethodPost && q.Has("uploadId"): // of the objects with which conditions are tried out
+		s.tags[key] = `"1-1"`
+		_, _ = io.WriteString(w, `<CompleteMultipartUploadResult><Bucket>bucket</Bucket><ETag>"1-1"</ETag></CompleteMultipartUploadResult>`)
 	case r.Method == http.MethodDelete:
 		if !q.Has("uploadId") {
 			delete(s.tags, key)
