@@ -381,7 +381,7 @@ func TestEndDuringRenewal(t *testing.T) {
 			t.Parallel()
 			store := &member{shared: newShared()}
 			r := runWith(t, store, hub.Options{}, func(*hub.Hub) {})
-			const callback, lease = "http://127.0.0.1:1/", 300 * time.Millisecond
+			const callback, lease = "http://127.0.0.1:1/", 2 * time.Second
 			key, err := r.SubscribeVerified(t.Context(), topicURL, callback, "", lease, time.Now())
 			if err != nil {
 				t.Fatal(err)

@@ -63,7 +63,7 @@ type assistant struct {
 	commitments []commitment
 }
 
-// A fetched is a content that is in hand, and what the coordinator was told of it.
+// A fetched is a content that is in hand, with the answer that the coordinator was sent.
 type fetched struct {
 	blob.Writer
 	answer answer

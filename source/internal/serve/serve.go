@@ -378,7 +378,7 @@ func entityTag(info fs.FileInfo, now time.Time) string {
 // may follow in it, so the second before is stated. A client that asks later whether
 // there is anything newer then gets it. A modification after now was made by a process whose
 // clock is ahead of this one. Any time stated for it could be that of a version before it, so
-// the zero time is returned: only the entity tag tells it apart.
+// the zero time is returned: only the entity tag distinguishes it.
 func lastModified(mod, now time.Time) time.Time {
 	if mod.After(now) {
 		return time.Time{}
