@@ -4,8 +4,10 @@ package main
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/storage/postgres/postgrestest"
 )
@@ -98,5 +100,32 @@ func TestSharedMirrorFailover(t *testing.T) {
 	w.check()
 	if said := sync(); strings.Contains(said, "new.txt") {
 		t.Errorf("it is reported again: %s", said)
+	}
+}
+
+// TestServeFailover: a process that alone uses its state ends, so that its service manager starts it again with
+// what the standby has.
+func TestServeFailover(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	cmd := exec.Command("lockstep", "serve", t.TempDir(), "--state", server.URL, "--listen", "127.0.0.1:0")
+	cmd.Env = append(cmd.Environ(), "XDG_STATE_HOME="+t.TempDir())
+	p, err := startReady(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	server.Standby(t)
+	server.Failover(t)
+	select {
+	case err := <-p.done:
+		p.done <- err
+		code, err := exitCodeOf(err)
+		said := p.stderr.String()
+		if err != nil || code != exitFailed || !strings.Contains(said, "a standby has taken over") || !strings.Contains(said, "start it again") {
+			t.Errorf("exit code %d, %v\n%s", code, err, said)
+		}
+	case <-time.After(endLimit):
+		t.Fatalf("it does not end: %s", p.stderr)
 	}
 }
