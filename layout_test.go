@@ -1,5 +1,5 @@
-// Package lockstep_test holds the house to its plan: the root directory has no
-// code, only this test of what the packages below it may import.
+// Package lockstep_test checks the module as a whole: what its packages may import, their
+// size, and what its documents say of them. The root directory has no other code.
 package lockstep_test
 
 import (
@@ -9,23 +9,26 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// A room is one package, or one folder of packages where path ends in "/...".
-type room struct {
+// An importRule says what one package may import, or each package of a folder where path
+// ends in "/...".
+type importRule struct {
 	path string
 	ours string // packages of this module it may import, without tests
 	mods string // modules of others it may import; "" is the standard library only
 }
 
-// rooms is the import table of docs/architecture.md, ground floor first. A
-// package that is not in it, and an import that it does not allow, are changes
-// of the design: edit both in one commit and say why.
-var rooms = []room{
-	// ground: the standard library only, but for compression in the hot path of a sync, patches, Unicode's normal forms, and a table of media types
+// importRules has a rule for each package, those of lower layers first. A package without
+// a rule, and an import that no rule allows, are changes of the design: change this list in
+// the same commit, and state the reason.
+var importRules = []importRule{
+	// base: the standard library only, but for compression in the hot path of a sync, patches, Unicode's normal forms, and a table of media types
 	{"internal/certerror", "", ""},
 	{"internal/connlimit", "", "golang.org/x/sys"},
 	{"internal/extsort", "", ""},
@@ -224,7 +227,7 @@ var rooms = []room{
 	{"destination/internal/reclaim", "blob destination/filename destination/internal/counting destination/internal/entries destination/internal/scratch destination/internal/sets destination/internal/stage destination/journal internal/extsort internal/fetch", ""},
 	{"destination/internal/rows", "destination/internal/history destination/internal/outbox destination/journal destination/report resourcesync", ""},
 	{"destination/internal/recovery", "blob destination/filename destination/internal/failure destination/internal/intent destination/internal/places destination/internal/plan destination/internal/rows destination/internal/saved destination/journal destination/report resourcesync", ""},
-	{"destination/internal/substitute", "destination/internal/dump destination/internal/entries destination/internal/outage destination/internal/restore destination/internal/saved destination/internal/wording destination/report discover internal/fetch internal/nesting resourcesync", ""},
+	{"destination/internal/substitute", "destination/internal/dump destination/internal/entries destination/internal/outage destination/internal/restore destination/internal/saved destination/internal/wording destination/report internal/fetch internal/nesting resourcesync", ""},
 	{"destination/internal/run", "destination/internal/catchup destination/internal/desired destination/internal/entries destination/internal/known destination/internal/pending destination/internal/proof destination/internal/push destination/internal/reconcile destination/internal/saved destination/internal/stage destination/internal/substitute destination/internal/wording destination/report internal/fetch resourcesync", ""},
 	{"destination/internal/describe", "destination/internal/entries destination/internal/plan destination/internal/planner destination/internal/saved destination/internal/stage destination/journal", ""},
 	{"destination/internal/state", "blob destination/filename destination/internal/content destination/internal/counting destination/internal/deferral destination/internal/failure destination/internal/history destination/internal/intent destination/internal/outbox destination/internal/places destination/internal/reclaim destination/internal/recovery destination/internal/rows destination/internal/saved destination/journal destination/report internal/fetch resourcesync", ""},
@@ -288,12 +291,12 @@ var rooms = []room{
 	{"destination/journaltest", "blob/faultfs destination/journal destination/journal/part resourcesync", "github.com/google/go-cmp"},
 	{"aggregator", "blob catalog destination destination/filename destination/journal destination/report intake internal/extsort resourcesync internal/sleep", "golang.org/x/sync"},
 	{"repository", "catalog internal/hangup internal/iri internal/negotiate internal/reader oaipmh resourcesync", ""},
-	// joinery
+	// storage, and what joins the roles
 	{"internal/simulate", "source catalog resourcesync blob", "golang.org/x/sync"},
 	{"storage/internal/column", "catalog intake/harvest/ledger memento resourcesync", ""},
 	{"storage/internal/availability", "", ""},
 	{"storage/internal/sqldb", "catalog destination/journal hub/hubstore intake intake/harvest/ledger internal/newerstate memento resourcesync storage/internal/availability storage/internal/column", ""},
-	{"storage/sqlite", "storage/internal/sqldb catalog hub/hubstore internal/private", "modernc.org/sqlite"},
+	{"storage/sqlite", "storage/internal/sqldb internal/private", "modernc.org/sqlite"},
 	{"storage/postgres", "destination/share hub/hubstore internal/leasetime storage/internal/sqldb", "github.com/jackc/pgx/v5 golang.org/x/sys"},
 	{"storage/internal/tables", "storage/internal/sqldb", ""},
 	{"storage/internal/examine", "catalog destination/journal memento storage/internal/column storage/internal/sqldb", ""},
@@ -301,7 +304,7 @@ var rooms = []room{
 	{"bridge", "catalog destination destination/filename destination/journal discover intake intake/harvest/atompmh intake/harvest/ledger intake/harvest/oaipmh internal/fetch internal/private oaipmh resourcesync storage/sqlite", ""},
 	{"internal/mirrordir", "blob bridge destination destination/filename destination/journal destination/lock internal/fetch/shown internal/lastrun internal/note storage/sqlite", ""},
 	{"internal/statedir", "blob destination internal/private destination/journal", "github.com/gofrs/flock"},
-	{"internal/statebackup", "destination destination/filename destination/journal/part internal/private internal/statedir storage storage/sqlite storage/postgres", ""},
+	{"internal/statebackup", "destination destination/filename destination/journal/part internal/private internal/statedir storage storage/sqlite", ""},
 	{"mirror", "blob destination destination/journal internal/fetch internal/mirrordir", ""},
 	{"publish", "intake/dir internal/mediatype internal/statedir source storage/sqlite blob", ""},
 	{"storage/postgres/postgrestest", "", "github.com/jackc/pgx/v5"},
@@ -329,7 +332,7 @@ var rooms = []room{
 	{"cmd/lockstep/internal/stateplace", "catalog cmd/lockstep/internal/config cmd/lockstep/internal/term destination/journal destination/journal/part destination/lock hub intake intake/harvest/ledger internal/note internal/statebackup internal/statedir memento storage storage/postgres storage/sqlite", ""},
 	{"cmd/lockstep/internal/mirror", "blob blob/s3 cmd/lockstep/internal/config cmd/lockstep/internal/help cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/shell cmd/lockstep/internal/stateplace cmd/lockstep/internal/term destination destination/filename destination/journal destination/lock destination/share discover internal/fetch internal/fetch/requestlog internal/lastrun internal/mirrordir internal/note internal/private internal/statedir resourcesync source storage storage/postgres storage/sqlite", "github.com/spf13/pflag"},
 	{"cmd/lockstep/internal/listen", "cmd/lockstep/internal/admin cmd/lockstep/internal/certificate cmd/lockstep/internal/term internal/connlimit internal/fetch source", ""},
-	{"cmd/lockstep/internal/upstreams", "aggregator cmd/lockstep/internal/admin cmd/lockstep/internal/certificate cmd/lockstep/internal/release cmd/lockstep/internal/term destination internal/fetch/shown", ""},
+	{"cmd/lockstep/internal/upstreams", "aggregator cmd/lockstep/internal/admin cmd/lockstep/internal/release destination internal/fetch/shown", ""},
 	{"cmd/lockstep/internal/health", "aggregator cmd/lockstep/internal/term cmd/lockstep/internal/upstreams hub/status internal/fetch", ""},
 	{"cmd/lockstep/internal/dashboard", "aggregator cmd/lockstep/internal/health cmd/lockstep/internal/recent cmd/lockstep/internal/release cmd/lockstep/internal/term cmd/lockstep/internal/upstreams hub/status internal/fetch internal/webpage", ""},
 	{"cmd/lockstep/internal/hubserver", "cmd/lockstep/internal/admin cmd/lockstep/internal/config cmd/lockstep/internal/dashboard cmd/lockstep/internal/help cmd/lockstep/internal/recent cmd/lockstep/internal/release cmd/lockstep/internal/stateplace cmd/lockstep/internal/term hub hub/hubstore hub/status internal/fetch internal/private internal/statedir internal/trust storage/sqlite", "github.com/spf13/pflag"},
@@ -345,7 +348,7 @@ var rooms = []room{
 	{"cmd/lockstep/internal/mapping", "bridge cmd/lockstep/internal/mirror cmd/lockstep/internal/term destination/filename destination/journal destination/report internal/fetch", ""},
 	{"cmd/lockstep/internal/mirrors", "aggregator blob/s3 cmd/lockstep/internal/accesslog cmd/lockstep/internal/admin cmd/lockstep/internal/alert cmd/lockstep/internal/auditing cmd/lockstep/internal/config cmd/lockstep/internal/dashboard cmd/lockstep/internal/following cmd/lockstep/internal/listen cmd/lockstep/internal/mirror cmd/lockstep/internal/network cmd/lockstep/internal/recent cmd/lockstep/internal/release cmd/lockstep/internal/report cmd/lockstep/internal/sdnotify cmd/lockstep/internal/syncing cmd/lockstep/internal/term cmd/lockstep/internal/upstreams destination discover intake internal/fetch internal/garbage internal/statedir storage source storage/sqlite internal/sleep", "github.com/spf13/pflag golang.org/x/sync"},
 	{"cmd/lockstep/internal/states", "cmd/lockstep/internal/stateplace cmd/lockstep/internal/term destination/lock internal/fetch internal/statebackup internal/statedir storage storage/sqlite", ""},
-	{"cmd/lockstep/internal/status", "aggregator cmd/lockstep/internal/admin cmd/lockstep/internal/certificate cmd/lockstep/internal/config cmd/lockstep/internal/health cmd/lockstep/internal/hubserver cmd/lockstep/internal/mirror cmd/lockstep/internal/mirrors cmd/lockstep/internal/stateplace cmd/lockstep/internal/term cmd/lockstep/internal/upstreams destination destination/lock hub/status internal/certerror internal/fetch internal/fetch/requestlog internal/lastrun internal/mirrordir internal/statedir internal/trust storage storage/sqlite", ""},
+	{"cmd/lockstep/internal/status", "cmd/lockstep/internal/admin cmd/lockstep/internal/certificate cmd/lockstep/internal/config cmd/lockstep/internal/health cmd/lockstep/internal/hubserver cmd/lockstep/internal/mirror cmd/lockstep/internal/mirrors cmd/lockstep/internal/stateplace cmd/lockstep/internal/term cmd/lockstep/internal/upstreams destination destination/lock hub/status internal/certerror internal/fetch internal/fetch/requestlog internal/lastrun internal/mirrordir internal/statedir internal/trust storage storage/sqlite", ""},
 	{"cmd/lockstep/internal/sourcereport", "cmd/lockstep/internal/term intake source websub", ""},
 	{"cmd/lockstep/internal/sourcefigures", "cmd/lockstep/internal/admin cmd/lockstep/internal/recent cmd/lockstep/internal/term intake internal/fetch source", ""},
 	{"cmd/lockstep/internal/baseurl", "catalog internal/statedir resourcesync", ""},
@@ -365,15 +368,15 @@ var rooms = []room{
 	{"cmd/lockstep/internal/explorer", "cmd/lockstep/internal/admin cmd/lockstep/internal/explorer/compare cmd/lockstep/internal/explorer/gate cmd/lockstep/internal/explorer/outline cmd/lockstep/internal/explorer/pages cmd/lockstep/internal/explorer/place cmd/lockstep/internal/mirror cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/term destination source storage/sqlite", "github.com/spf13/pflag"},
 	{"cmd/lockstep/internal/hiddenfiles", "internal/statedir", ""},
 	{"cmd/lockstep/internal/origins", "aggregator blob catalog cmd/lockstep/internal/baseurl cmd/lockstep/internal/config cmd/lockstep/internal/hiddenfiles cmd/lockstep/internal/listen cmd/lockstep/internal/mirror cmd/lockstep/internal/network cmd/lockstep/internal/term destination destination/journal destination/journal/part discover intake intake/api intake/bucket intake/dir intake/harvest/atompmh intake/harvest/ledger intake/harvest/oaipmh intake/jsonl intake/sitemap internal/fetch internal/mirrordir internal/statedir internal/trust oaipmh resourcesync source storage/sqlite", ""},
-	{"cmd/lockstep/internal/publishing", "cmd/lockstep/internal/config cmd/lockstep/internal/sourcereport intake source internal/sleep", ""},
+	{"cmd/lockstep/internal/publishing", "cmd/lockstep/internal/config cmd/lockstep/internal/sourcereport source internal/sleep", ""},
 	{"cmd/lockstep/internal/contentplace", "blob blob/fence blob/s3 cmd/lockstep/internal/config cmd/lockstep/internal/mirror cmd/lockstep/internal/term destination internal/fetch internal/handover internal/statedir", ""},
-	{"cmd/lockstep/internal/versions", "bitstream catalog cmd/lockstep/internal/admin cmd/lockstep/internal/config cmd/lockstep/internal/contentplace cmd/lockstep/internal/sourcefigures cmd/lockstep/internal/sourcereport cmd/lockstep/internal/term intake internal/statedir memento source vault internal/sleep", ""},
+	{"cmd/lockstep/internal/versions", "bitstream catalog cmd/lockstep/internal/admin cmd/lockstep/internal/config cmd/lockstep/internal/contentplace cmd/lockstep/internal/sourcefigures cmd/lockstep/internal/sourcereport cmd/lockstep/internal/term internal/statedir memento source vault internal/sleep", ""},
 	{"cmd/lockstep/internal/browse", "catalog internal/reader internal/webpage memento resourcesync", ""},
 	{"cmd/lockstep/internal/overlap", "catalog cmd/lockstep/internal/term", ""},
 	{"cmd/lockstep/internal/site", "aggregator bitstream blob blob/fence blob/s3 catalog cmd/lockstep/internal/accesslog cmd/lockstep/internal/admin cmd/lockstep/internal/alert cmd/lockstep/internal/baseurl cmd/lockstep/internal/browse cmd/lockstep/internal/certificate cmd/lockstep/internal/config cmd/lockstep/internal/contentplace cmd/lockstep/internal/dashboard cmd/lockstep/internal/hiddenfiles cmd/lockstep/internal/hubflags cmd/lockstep/internal/hubserver cmd/lockstep/internal/listen cmd/lockstep/internal/mirror cmd/lockstep/internal/network cmd/lockstep/internal/origins cmd/lockstep/internal/overlap cmd/lockstep/internal/publishing cmd/lockstep/internal/readers cmd/lockstep/internal/recent cmd/lockstep/internal/sourcefigures cmd/lockstep/internal/sourcereport cmd/lockstep/internal/stateplace cmd/lockstep/internal/term cmd/lockstep/internal/upstreams cmd/lockstep/internal/versions discover hub intake intake/api intake/dir internal/fetch internal/mediatype internal/reader internal/statedir internal/trust memento repository resourcesync source websub internal/sleep", "github.com/spf13/pflag golang.org/x/sync"},
 	{"cmd/lockstep/internal/demo", "cmd/lockstep/internal/admin cmd/lockstep/internal/auditing cmd/lockstep/internal/config cmd/lockstep/internal/hubflags cmd/lockstep/internal/hubserver cmd/lockstep/internal/listen cmd/lockstep/internal/mirror cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/site cmd/lockstep/internal/sourcereport cmd/lockstep/internal/stateplace cmd/lockstep/internal/term destination internal/statedir source", ""},
 	{"cmd/lockstep/internal/forward", "", ""},
-	{"cmd/lockstep/internal/sharedserve", "blob/fence blob/s3 cmd/lockstep/internal/accesslog cmd/lockstep/internal/admin cmd/lockstep/internal/alert cmd/lockstep/internal/config cmd/lockstep/internal/forward cmd/lockstep/internal/hubflags cmd/lockstep/internal/hubserver cmd/lockstep/internal/mirror cmd/lockstep/internal/origins cmd/lockstep/internal/site cmd/lockstep/internal/sourcereport cmd/lockstep/internal/stateplace cmd/lockstep/internal/term intake source storage/postgres internal/sleep", "github.com/spf13/pflag golang.org/x/sync"},
+	{"cmd/lockstep/internal/sharedserve", "blob/fence blob/s3 cmd/lockstep/internal/accesslog cmd/lockstep/internal/admin cmd/lockstep/internal/alert cmd/lockstep/internal/config cmd/lockstep/internal/forward cmd/lockstep/internal/hubflags cmd/lockstep/internal/hubserver cmd/lockstep/internal/mirror cmd/lockstep/internal/origins cmd/lockstep/internal/site cmd/lockstep/internal/sourcereport cmd/lockstep/internal/stateplace cmd/lockstep/internal/term source storage/postgres internal/sleep", "github.com/spf13/pflag golang.org/x/sync"},
 	{"cmd/lockstep/internal/sourceflags", "cmd/lockstep/internal/config cmd/lockstep/internal/hubflags cmd/lockstep/internal/network cmd/lockstep/internal/origins cmd/lockstep/internal/site cmd/lockstep/internal/stateplace cmd/lockstep/internal/term intake/dir", "github.com/spf13/pflag"},
 	{"cmd/lockstep", "*", "github.com/prometheus/client_golang github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v3 golang.org/x/term github.com/gofrs/flock golang.org/x/sync"},
 	// examples: what programs of others can import, and nothing else
@@ -404,50 +407,56 @@ var module = func() string {
 func TestLayout(t *testing.T) {
 	packages := list(t, "./...")
 	foreign := modules(t)
-	seen := map[string]bool{}
+	used := map[string]bool{} // rules, and "path import" for each import of this module
 	for _, p := range packages {
 		name := strings.TrimPrefix(p.ImportPath, module+"/")
 		if p.ImportPath == module {
 			if len(p.GoFiles) > 0 {
-				t.Errorf("the root holds code: %s", strings.Join(p.GoFiles, ", "))
+				t.Errorf("the root directory has code: %s", strings.Join(p.GoFiles, ", "))
 			}
 			continue
 		}
-		r := roomOf(name)
+		r := ruleOf(name)
 		if r == nil {
-			t.Errorf("package %s stands in no room of the import table", name)
+			t.Errorf("package %s has no rule in importRules", name)
 			continue
 		}
-		seen[r.path] = true
+		used[r.path] = true
 		for _, imp := range p.Imports {
 			checkImport(t, name, r, imp, foreign)
+			used[r.path+" "+strings.TrimPrefix(imp, module+"/")] = true
 		}
 	}
-	for _, r := range rooms {
-		if !seen[r.path] {
-			t.Errorf("the import table names %s, which holds no package", r.path)
+	for _, r := range importRules {
+		if !used[r.path] {
+			t.Errorf("importRules names %s, where there is no package", r.path)
+		}
+		for ours := range strings.FieldsSeq(r.ours) {
+			if ours != "*" && !used[r.path+" "+ours] && !strings.HasSuffix(r.path, "/...") { // a folder may import less
+				t.Errorf("importRules allows %s to import %s, which it does not", r.path, ours)
+			}
 		}
 	}
 }
 
-// checkImport reports an import of package name that its room does not allow.
-func checkImport(t *testing.T, name string, r *room, imp string, foreign []string) {
+// checkImport reports an import of package name that its rule does not allow.
+func checkImport(t *testing.T, name string, r *importRule, imp string, foreign []string) {
 	t.Helper()
 	if ours, ok := strings.CutPrefix(imp, module+"/"); ok {
 		if !allows(r.ours, ours) && !inside(r, ours) {
-			t.Errorf("%s imports %s: the import table does not allow it", name, ours)
+			t.Errorf("%s imports %s: its rule in importRules does not allow it", name, ours)
 		}
 		return
 	}
 	for _, m := range foreign {
 		if (imp == m || strings.HasPrefix(imp, m+"/")) && !allows(r.mods, m) {
-			t.Errorf("%s imports %s: the import table does not allow that module", name, imp)
+			t.Errorf("%s imports %s: its rule in importRules does not allow that module", name, imp)
 		}
 	}
 }
 
-// inside reports whether ours stands in the same folder of packages as r.
-func inside(r *room, ours string) bool {
+// inside reports whether ours is in the folder of packages that r is for.
+func inside(r *importRule, ours string) bool {
 	folder, ok := strings.CutSuffix(r.path, "/...")
 	return ok && (ours == folder || strings.HasPrefix(ours, folder+"/"))
 }
@@ -456,28 +465,55 @@ func allows(list, name string) bool {
 	return list == "*" || slices.Contains(strings.Fields(list), name)
 }
 
-// roomOf returns the room a package stands in, or nil.
-func roomOf(name string) *room {
-	for i := range rooms {
-		if rooms[i].path == name || inside(&rooms[i], name) {
-			return &rooms[i]
+// ruleOf returns the rule for a package, or nil.
+func ruleOf(name string) *importRule {
+	for i := range importRules {
+		if importRules[i].path == name || inside(&importRules[i], name) {
+			return &importRules[i]
 		}
 	}
 	return nil
 }
 
-// TestLayoutRooms sees to it that the table itself points downwards: a room
-// imports only rooms that stand above it in the list.
-func TestLayoutRooms(t *testing.T) {
+// TestLayoutLayers checks that imports go down: a package imports only packages whose rules
+// come before its own.
+func TestLayoutLayers(t *testing.T) {
 	t.Parallel()
 	var below []string
-	for _, r := range rooms {
+	for _, r := range importRules {
 		for _, o := range strings.Fields(r.ours) {
 			if o != "*" && !slices.Contains(below, o) {
-				t.Errorf("%s may import %s, which does not stand below it", r.path, o)
+				t.Errorf("%s may import %s, whose rule does not come before its own", r.path, o)
 			}
 		}
 		below = append(below, path.Clean(r.path))
+	}
+}
+
+// tableRow matches a row of the table of packages.
+var tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]+) \\|$")
+
+// TestPackageTable checks that the table in docs/architecture.md has each package once, except
+// the suites and servers that only tests use.
+func TestPackageTable(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]int{}
+	for _, m := range tableRow.FindAllStringSubmatch(string(text), -1) {
+		rows[m[1]]++
+	}
+	for _, r := range importRules {
+		if n := rows[r.path]; n != 1 && !strings.HasSuffix(r.path, "test") && !strings.HasSuffix(r.path, "/...") {
+			t.Errorf("docs/architecture.md has %d rows for package %s, want 1", n, r.path)
+		}
+	}
+	for name := range rows {
+		if ruleOf(name) == nil {
+			t.Errorf("docs/architecture.md has a row for %s, which is not a package", name)
+		}
 	}
 }
 

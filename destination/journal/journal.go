@@ -1,4 +1,4 @@
-// Package journal defines the memory of a Destination: which resources a mirror
+// Package journal defines the Journal, the state of a Destination: which resources a mirror
 // holds, which work is pending, how far each set has come, and what was held
 // before. A [Journal] stores it in transactions; [Mem] is one in memory, and
 // package storage/sqlite has one in a file.
@@ -88,7 +88,7 @@ type Batch struct {
 	Since   int64   // Instants with a lower Seq are no longer known
 }
 
-// A Journal is a Destination's memory: what it holds, its pending work and how
+// A Journal is the state of a Destination: what it holds, its pending work and how
 // far it has come. It belongs to one mirror and one run at a time.
 //
 // Every method is one transaction, durable when it returns. Methods may be

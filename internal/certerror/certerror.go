@@ -1,4 +1,4 @@
-// Package certerror words errors about the certificates of servers: in one sentence that names
+// Package certerror describes errors about the certificates of servers: in one sentence that names
 // the server and the cause, with the remedy.
 package certerror
 

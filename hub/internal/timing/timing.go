@@ -1,4 +1,4 @@
-// Package timing reads a hub's clock, and has the waits that its parts share.
+// Package timing reads a hub's clock, and provides the waits that its parts share.
 package timing
 
 import (

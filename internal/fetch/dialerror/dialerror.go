@@ -1,4 +1,4 @@
-// Package dialerror distinguishes connections and answers that did not come in time from runs that have ended.
+// Package dialerror distinguishes timeouts of connections and responses from the end of the caller's context.
 package dialerror
 
 import (

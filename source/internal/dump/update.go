@@ -1,3 +1,5 @@
+// Package dump builds and publishes the Resource Dumps and Change Dumps of a Source, and keeps
+// their state.
 package dump
 
 import (
