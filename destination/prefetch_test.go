@@ -2,12 +2,18 @@ package destination_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"lockstep/destination"
+	"lockstep/destination/journal"
 )
 
 // partedSite is a site with a Resource List of three parts. The last part is sent when a
@@ -116,5 +122,56 @@ func TestFailsWhileReading(t *testing.T) {
 	}
 	if failed != 1 {
 		t.Errorf("%d failures were emitted, want 1", failed)
+	}
+}
+
+// A fullJournal has no room for rows, so many times.
+type fullJournal struct {
+	journal.Journal
+	times atomic.Int64
+}
+
+func (j *fullJournal) Record(ctx context.Context, b journal.Batch) error {
+	if len(b.Put) > 0 && j.times.Add(-1) >= 0 {
+		return fmt.Errorf("write: %w", syscall.ENOSPC)
+	}
+	return j.Journal.Record(ctx, b)
+}
+
+// TestRowsWithoutRoomWhileReading: files whose rows could not be recorded for want of room, while
+// the list was being read, are not taken for files of another program afterwards, whether or not
+// the list could be read.
+func TestRowsWithoutRoomWhileReading(t *testing.T) {
+	t.Parallel()
+	for _, times := range []int64{1, 2, 3} {
+		for _, missing := range []bool{false, true} {
+			s := partedSite(t, style{})
+			m := newMirror(t, s)
+			full := &fullJournal{Journal: m.journal}
+			full.times.Store(times)
+			m.journal = full
+			waits := s.fault
+			s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+				_ = waits(w, r)
+				if missing && r.URL.Path == "/rs/list-2" {
+					w.WriteHeader(http.StatusNotFound)
+					return true
+				}
+				return false
+			})
+			r, err := m.sync()
+			switch {
+			case r.Failed > 0:
+				t.Errorf("%d times, %t: %v, %+v", times, missing, err, r)
+			case missing && errors.Is(err, destination.ErrIncomplete), errors.Is(err, syscall.ENOSPC):
+			case missing || err != nil || r.Created != 12 || r.Unchanged != 0:
+				t.Errorf("%d times, %t: %v, %+v", times, missing, err, r)
+			}
+			full.times.Store(0)
+			s.setFault(nil)
+			if r := m.mustSync(); r.Failed > 0 {
+				t.Errorf("then: %+v", r)
+			}
+		}
 	}
 }

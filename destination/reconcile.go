@@ -36,7 +36,7 @@ func reconcileRun(s *session) *reconcile.Run {
 		Settings: reconcile.Settings{KeepDeleted: o.Delete == DeleteKeep, MaxDelete: o.MaxDelete, Via: o.Via, AllVersions: o.AllVersions,
 			Documents: o.Baseline || d.compare, AskNow: o.AskNow, Adopt: o.Adopt, Replace: o.Replace, VerifyAll: o.VerifyAll, DryRun: o.DryRun, NamePlans: o.NamePlans,
 			Examined: s.report.Local != nil && s.report.Local.Checked},
-		Mirror:  apply.Mirror{Store: d.store, Journal: d.journal, Keep: s.state.Keep, Out: s.state.Out, In: d.inDest(), Jobs: d.jobs, Open: d.open, Share: o.Share, Statements: o.DeliverStatements},
+		Mirror:  apply.Mirror{Store: d.store, Journal: d.journal, Keep: s.state.Keep, Out: s.state.Out, LeftIntent: s.state.LeaveIntent, In: d.inDest(), Jobs: d.jobs, Open: d.open, Share: o.Share, Statements: o.DeliverStatements},
 		Selects: d.selects, OnDisk: apply.OnDisk(d.store, d.inDest()), Opener: d.packages,
 		Report: &s.report, Emit: d.emit, Counts: s.state.Counts, Marked: &s.state.Marked, Passing: s.passing, Resume: s.state.Resume, OwnFiles: s.state.Own.Ours,
 		Begin: s.state.Begin, Record: out.Record, Now: d.clock(),

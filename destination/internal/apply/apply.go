@@ -32,6 +32,10 @@ type Mirror struct {
 	Keep    *history.Keeper // records what is replaced and removed
 	Out     *outbox.Box[report.Change]
 
+	// LeftIntent is called when the Journal is left with an intent of which nothing is recorded:
+	// before another one replaces it, its files have to be examined, as after a kill.
+	LeftIntent func()
+
 	In   string // names the mirror in the middle of a sentence, with a space before; may be empty
 	Jobs int    // transfers from one host at a time
 

@@ -199,6 +199,7 @@ func (p *Applier) bookShipment(l *shipment) error {
 	}
 	if l.err != nil {
 		p.broken = true
+		p.mirror.LeftIntent()
 		p.abandon(l.rest)
 		p.abandon(p.batch.drop())
 	}
@@ -209,7 +210,9 @@ func (p *Applier) bookShipment(l *shipment) error {
 func (p *Applier) record(ctx context.Context, keep bool) error {
 	l := p.nextShipment(keep)
 	err := p.committer.save(ctx, l)
-	p.intent = p.intent && !l.staleIntent
+	if p.intent = p.intent && !l.staleIntent; err != nil {
+		p.mirror.LeftIntent()
+	}
 	return err
 }
 

@@ -139,9 +139,9 @@ const (
 )
 
 // waitForRoom waits a moment for transfers under way, which may have taken the room until
-// they fail. It returns false if there are none, or if its patience has ended.
+// they fail. It returns false if its patience has ended.
 func (c *committer) waitForRoom(ctx context.Context) bool {
-	if c.patience <= 0 || c.room.underWay.Load() == 0 {
+	if c.patience <= 0 {
 		return false
 	}
 	c.patience -= roomWait
@@ -153,11 +153,12 @@ func (c *committer) waitForRoom(ctx context.Context) bool {
 // its own, and so on.
 func (c *committer) saveIntent(ctx context.Context, l *shipment) error {
 	for {
+		others := c.room.underWay.Load() > 0 // before, since one that fails meanwhile gives back its room
 		err := c.save(ctx, l)
 		if err == nil || !failure.IsFull(err) {
 			return err
 		}
-		if c.waitForRoom(ctx) {
+		if others && c.waitForRoom(ctx) {
 			continue
 		}
 		if len(l.batch) == 0 {

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"maps"
+	"sync/atomic"
 	"time"
 
 	"lockstep/destination/internal/apply"
@@ -22,6 +23,7 @@ type Prefetch struct {
 	run     *Run // of the set
 	set     Set  // whose Run is another one
 	fetcher *prefetch.Fetcher
+	ended   atomic.Bool // an intent was left: nothing more can be done before it is settled
 }
 
 // Prefetch returns what fetches resources of s before [Set.Apply], or nil if that does
@@ -44,6 +46,10 @@ func (s *Set) Prefetch() *Prefetch {
 			r.Emit(e)
 		}
 	}
+	run.Mirror.LeftIntent = func() {
+		a.ended.Store(true)
+		r.Mirror.LeftIntent()
+	}
 	a.set.Run, a.set.Stale, a.set.Moved, a.set.Outages = &run, map[string]error{}, &apply.MovedOn{}, outage.New(time.Now)
 	return a
 }
@@ -52,6 +58,9 @@ func (s *Set) Prefetch() *Prefetch {
 // What fails, or has to wait, is left to [Set.Apply], which finds the others in step. For
 // want of space it returns no error, either.
 func (a *Prefetch) fetch(ctx context.Context, part *stage.Stage, more func() bool) error {
+	if a.ended.Load() {
+		return nil
+	}
 	s := &a.set
 	s.Stage = part
 	paths, err := s.Run.Paths(ctx, part)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"sync/atomic"
 	"time"
 
 	"lockstep/blob"
@@ -62,8 +63,9 @@ type Mirror struct {
 	Keep     *history.Keeper            // nil: the mirror keeps no versions
 	Out      *outbox.Box[report.Change] // changes to deliver
 
-	Resume bool // an earlier run may have left unfinished downloads
-	begun  bool // the Journal says that a run is in progress
+	Resume     bool        // an earlier run may have left unfinished downloads
+	begun      bool        // the Journal says that a run is in progress
+	leftIntent atomic.Bool // this run has left an intent, see [Mirror.LeaveIntent]
 }
 
 // New returns the state of a mirror that has not been opened yet.
@@ -109,9 +111,7 @@ func (m *Mirror) Open(ctx context.Context) error {
 		return err
 	}
 	if m.Resume, m.begun = running != nil, running != nil; m.Resume { // else there is no intent either
-		m.Marked = places.Marked{} // it may lack some
-		killed := recovery.Mirror{Intent: m.intent(), Counts: m.Counts, Rows: m.Rows()}
-		if err := killed.Recover(ctx); err != nil {
+		if err := m.recover(ctx); err != nil {
 			return err
 		}
 	}
@@ -171,8 +171,39 @@ func (m *Mirror) Rows() rows.Recorder {
 	return rows.Recorder{Journal: m.Journal, Keep: m.Keep, Out: m.Out, Emit: m.Emit}
 }
 
-// Begin records that files are going to be written.
+// recover settles what was left half done.
+func (m *Mirror) recover(ctx context.Context) error {
+	m.Marked = places.Marked{} // it may lack some
+	killed := recovery.Mirror{Intent: m.intent(), Counts: m.Counts, Rows: m.Rows()}
+	return killed.Recover(ctx)
+}
+
+// LeaveIntent notes that the Journal has an intent of which nothing is recorded: before another
+// one replaces it, its files are examined. It may be called concurrently.
+func (m *Mirror) LeaveIntent() { m.leftIntent.Store(true) }
+
+// settleLeft settles an intent that this run has left.
+func (m *Mirror) settleLeft(ctx context.Context) error {
+	if !m.leftIntent.Load() {
+		return nil
+	}
+	clear(m.Counts) // they count what was not recorded
+	if _, err := saved.Load(ctx, m.Journal, saved.DocCounts, &m.Counts); err != nil {
+		return err
+	}
+	if err := m.recover(ctx); err != nil {
+		return err
+	}
+	m.leftIntent.Store(false)
+	return nil
+}
+
+// Begin records that files are going to be written, and settles what this run has left
+// half done.
 func (m *Mirror) Begin(ctx context.Context) error {
+	if err := m.settleLeft(ctx); err != nil {
+		return err
+	}
 	if m.begun {
 		return nil
 	}
@@ -185,6 +216,9 @@ func (m *Mirror) Begin(ctx context.Context) error {
 func (m *Mirror) Close(ctx context.Context) error {
 	if m.DryRun || !m.begun {
 		return nil
+	}
+	if err := m.settleLeft(ctx); err != nil {
+		return err
 	}
 	if sweeper, ok := m.Store.(blob.Sweeper); ok {
 		paths, err := m.Paths()
