@@ -2,7 +2,6 @@ package share
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -35,13 +34,19 @@ type Session struct {
 	g      sync.WaitGroup
 
 	// Guarded by p.mu:
-	queue   []*plan.Action
+	queue   []queued
 	own     map[*plan.Action]string // actions that were handed back, with their hosts
 	ownOf   map[string]int          // their number by host
 	asked   map[string]int          // by process
 	replies []reply                 // to be passed on
 	pending int                     // asked, and not passed on
 	ended   bool
+}
+
+// A queued action waits for a process.
+type queued struct {
+	action *plan.Action
+	host   string // of its resource
 }
 
 // A reply is an item with the answer of its process; nil: there will be none.
@@ -68,12 +73,13 @@ func (s *Session) Take(ctx context.Context, a *plan.Action) bool {
 	if s == nil || !isShared(s.fetch, a) {
 		return false
 	}
+	q := queued{a, fetch.HostOf(a.URI)}
 	var slow *time.Timer
 	for {
 		s.p.mu.Lock()
 		room := len(s.queue) < queueMost
 		if room {
-			s.queue = append(s.queue, a)
+			s.queue = append(s.queue, q)
 		}
 		s.p.mu.Unlock()
 		switch {
@@ -202,15 +208,20 @@ func (s *Session) hand(ctx context.Context) {
 func (s *Session) nextOwn() *plan.Action {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	for i, a := range s.queue[:min(len(s.queue), lookAhead)] {
-		host := fetch.HostOf(a.URI)
-		if s.ownOf[host] >= max(2*s.fetch.Client.Limit(host), leastOwn) {
+	full := ""
+	for i, q := range s.queue[:min(len(s.queue), lookAhead)] {
+		if q.host == full && i > 0 {
 			continue
 		}
-		s.queue = slices.Delete(s.queue, i, i+1)
-		s.own[a] = host
-		s.ownOf[host]++
-		return a
+		if s.ownOf[q.host] >= max(2*s.fetch.Client.Limit(q.host), leastOwn) {
+			full = q.host
+			continue
+		}
+		copy(s.queue[1:], s.queue[:i])
+		s.queue = s.queue[1:]
+		s.own[q.action] = q.host
+		s.ownOf[q.host]++
+		return q.action
 	}
 	return nil
 }
@@ -268,7 +279,11 @@ func (s *Session) divide() map[string][]*plan.Action {
 		if n <= 0 {
 			continue
 		}
-		batches[id] = slices.Clone(s.queue[:n])
+		batch := make([]*plan.Action, n)
+		for i, q := range s.queue[:n] {
+			batch[i] = q.action
+		}
+		batches[id] = batch
 		s.queue = s.queue[n:]
 		s.pending += n
 	}
