@@ -53,6 +53,11 @@ func TestFilters(t *testing.T) {
 	if _, err := m.sync(); err == nil || !strings.Contains(err.Error(), "0 of 12") {
 		t.Errorf("nothing: %v, want an error that says that nothing is selected", err)
 	}
+	if got := len(m.files()); got != len(oldFiles) {
+		t.Errorf("nothing: %d files, want those of before", got)
+	}
+	m.opts.Filters = []destination.Filter{{Include: true, Glob: "*/old*"}, {Glob: "*"}}
+	wantFiles(t, m, "corrected", oldFiles...)
 }
 
 // TestSizes selects by the stated length, back and forth; what has no stated length is

@@ -156,7 +156,7 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO, out *alert.O
 func warnOfMove(n *sourcereport.Reporter, before, now, again string) {
 	if before != "" && now != "" && now != before {
 		n.Warn(term.WithHint(fmt.Errorf("the base URL was %s and is %s now: everything that is published has a new address", before, now),
-			"mirrors of the old address do not take this for the same Source and have to be made again; if it is a mistake, "+again+" with --base-url "+before))
+			"mirrors of the old address refuse this as another Source, until lockstep sync with --baseline makes them mirrors of the new address; if it is a mistake, "+again+" with --base-url "+before))
 	}
 }
 

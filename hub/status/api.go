@@ -257,7 +257,7 @@ func (s *Server) serveRemove(r *http.Request) (any, error) {
 		return nil, problem(http.StatusBadRequest, "reason: want at most %d bytes of text", reasonSize)
 	}
 	if reason == "" {
-		reason = "removed by who runs the hub"
+		reason = "removed by the operator of the hub"
 	}
 	key := hubstore.Key(r.PathValue("key"))
 	if err := s.Control.Remove(r.Context(), key, reason); err != nil {

@@ -137,7 +137,7 @@ func (t *Tokens) Allow(token string) (bool, error) {
 	return contains(s.sums, token), nil
 }
 
-// All returns the tokens as last read.
+// Current returns the tokens, read again if their file has changed.
 func (t *Tokens) Current() ([]string, error) {
 	s, err := t.load()
 	if err != nil {
@@ -146,8 +146,7 @@ func (t *Tokens) Current() ([]string, error) {
 	return s.text, nil
 }
 
-// Contains reports whether token is one of tokens. Its running time reveals
-// nothing about them.
+// All returns the tokens as they were when last read.
 func (t *Tokens) All() []string { return t.last.Load().text }
 
 // Contains reports whether token is one of tokens, in a time that says nothing

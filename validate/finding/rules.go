@@ -54,7 +54,7 @@ var rules = [...]struct {
 	// names and capabilities
 	{"RS-GEN-01", Error, documents, "the root element is in the namespace of Sitemaps, and what ResourceSync adds in its own", "RS-GEN-02"},
 	{"RS-GEN-04", Error, documents, "the root element and the capability are those the standard has for the document", "RS-SD-01 RS-CL-01"},
-	{"RS-GEN-05", Error, documents, "an index has the capability of its parts; a urlset holds url elements, a sitemapindex sitemap elements", "RS-RLI-02 RS-CHI-03"},
+	{"RS-GEN-05", Error, documents, "an index has the capability of its parts; a urlset contains url elements, a sitemapindex sitemap elements", "RS-RLI-02 RS-CHI-03"},
 	{"RS-GEN-06", Advice, documents, "a capability is one the standard knows", ""},
 
 	// form
@@ -131,7 +131,7 @@ var rules = [...]struct {
 	{"RS-SD-06", Error, KindDescription, "an entry of a Source Description has no other capability than capabilitylist", ""},
 	{"RS-SD-06", Warning, KindDescription, "an entry of a Source Description has capability capabilitylist", ""},
 	{"RS-SD-07", Warning, KindDescription, "an entry of a Source Description links to information about the set", ""},
-	{"RS-SD-08", Warning, KindSource, "lastmod in a Source Description matches the Capability List", ""},
+	{"RS-SD-08", Warning, KindSource, "lastmod in a Source Description is not older than the Capability List", ""},
 	{"RS-SD-09", Warning, KindSource, "the Source Description is at /.well-known/resourcesync of the origin", "RS-DISC-01 RS-DISC-02"},
 
 	// Capability List
@@ -141,7 +141,7 @@ var rules = [...]struct {
 	{"RS-CL-04", Warning, KindCapabilityList | KindSource, "a Capability List has a link up", ""},
 	{"RS-CL-05", Warning, KindCapabilityList, "a Capability List links to information about the set", ""},
 	{"RS-CL-06", Error, KindCapabilityList | KindSource, "an entry of a Capability List names an existing document with the entry's capability", "RS-CL-11 RS-AMB-21"},
-	{"RS-CL-07", Warning, KindSource, "lastmod in a Capability List matches the document", ""},
+	{"RS-CL-07", Warning, KindSource, "lastmod in a Capability List is not older than the document", ""},
 	{"RS-CL-08", Warning, KindCapabilityList, "there is no index of Capability Lists", "RS-IDX-09"},
 	{"RS-CL-09", Error, KindCapabilityList, "a Capability List has no times", ""},
 	{"RS-CL-12", Advice, KindCapabilityList, "a Capability List names no manifest, Capability List or Source Description", ""},
@@ -227,7 +227,7 @@ var rules = [...]struct {
 	{"RS-ZIP-03", Advice, KindPackage, "names in a package are UTF-8, closed, plain and different; files are stored or deflated and not encrypted", ""},
 	{"RS-ZIP-04", Error, KindPackage, "a path is that of a file in the package", "RS-ZIP-08"},
 	{"RS-ZIP-04", Advice, KindPackage, "the files in the package are those the manifest names", ""},
-	{"RS-ZIP-06", Advice, KindPackage, "the files in a package are at most 200 times as large as compressed", ""},
+	{"RS-ZIP-06", Advice, KindPackage, "the files that are compared can be unpacked within the limits of a run: 200 times what is read of packages, and 1 GiB", ""},
 
 	// related resources
 	{"RS-REL-11", Warning, resources, "a link to a mirror repeats no hash, length, type or encoding", ""},
@@ -238,13 +238,13 @@ var rules = [...]struct {
 	{"RS-REL-31", Error, Events, "a link to a patch has a type", ""},
 	{"RS-REL-32", Advice, Events, "a patch has none of the media types that the standard prints by mistake", "RS-AMB-12"},
 	{"RS-REL-33", Advice, Events, "hash and length are given of the patch and of the whole new version", ""},
-	{"RS-REL-51", Warning, resources, "there is one memento link, and it repeats hash, length and type", ""},
+	{"RS-REL-51", Warning, resources, "there is at most one memento link, and its hash, length and type are not others than the entry's", ""},
 	{"RS-REL-52", Warning, resources, "a timegate link has href only", ""},
 	{"RS-REL-53", Advice, resources, "a timemap link has a type", ""},
-	{"RS-REL-71", Warning, resources, "there is one via link, to the origin", ""},
+	{"RS-REL-71", Warning, resources, "there is at most one via link", ""},
 
 	// discovery and transport
-	{"RS-DISC-04", Warning, KindResource, "a Link header resourcesync leads to a Capability List that covers the resource", ""},
+	{"RS-DISC-04", Warning, KindResource, "a Link header resourcesync leads to a Capability List", ""},
 	{"RS-DISC-07", Warning, KindSource, "robots.txt names Sitemaps by their absolute URIs", ""},
 	{"RS-DISC-07", Advice, KindSource, "if there is a robots.txt, it names the Resource List", ""},
 	{"RS-DISC-13", Advice, KindSource, "documents are served as application/xml", ""},
@@ -336,7 +336,7 @@ var rules = [...]struct {
 	{"OAI-FMT-01", Error, KindRepository, "formats have prefix, schema and namespace, and oai_dc is among them (3.4, 4.4)", ""},
 	{"OAI-SET-01", Error, KindRepository, "sets have setSpec and setName, or there are none (2.6, 4.6)", ""},
 	{"OAI-REC-01", Error, KindRepository, "a record has identifier, datestamp and, unless it is deleted, metadata of one root (2.5)", ""},
-	{"OAI-REC-02", Error, KindRepository, "deleted records are listed if, and only if, Identify announces them (2.5.1)", ""},
+	{"OAI-REC-02", Error, KindRepository, "deleted records are listed only if Identify announces them (2.5.1)", ""},
 	{"OAI-TOK-01", Error, KindRepository, "a resumption token leads to the rest of the list, whose last response has an empty one (3.5)", ""},
 	{"OAI-GET-01", Error, KindRepository, "a listed record can be requested individually (4.1)", ""},
 	{"OAI-SEL-01", Error, KindRepository, "from and until are inclusive (2.7.1)", ""},

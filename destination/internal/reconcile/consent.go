@@ -1,9 +1,11 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
 
 	"lockstep/destination/internal/planner"
+	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/wording"
 	"lockstep/destination/report"
 )
@@ -39,6 +41,30 @@ func (s *Set) consent(t *planner.Tally, w *Work, temporary int64) error {
 		deleted, total = p.AddLoss(deleted, total, temporary)
 	}
 	return s.Run.guard(s.State.Name, deleted, total, t.Unselected, empties)
+}
+
+// checkSelection returns a [report.SelectionError] if a selection that matches nothing of what
+// the set lists would empty it, whatever was agreed to: patterns that match nothing in any set
+// are most likely mistyped.
+func (s *Set) checkSelection(ctx context.Context, t *planner.Tally) error {
+	st, r := s.State, s.Run
+	if !st.Planned || st.Matched > 0 || st.Listed == 0 || t.Unselected == 0 || st.Unselected || r.Past || !r.Selects.Restricts() {
+		return nil
+	}
+	var m saved.Mirror
+	if _, err := saved.Load(ctx, r.Mirror.Journal, saved.DocMirror, &m); err != nil {
+		return err
+	}
+	for _, n := range m.Numbers {
+		var other saved.Set
+		if _, err := saved.Load(ctx, r.Mirror.Journal, saved.DocSet(n), &other); err != nil {
+			return err
+		}
+		if n != st.Number && other.Selection == r.Selects.Key && other.Matched > 0 {
+			return nil
+		}
+	}
+	return &report.SelectionError{Listed: st.Listed}
 }
 
 // guard refuses to delete more than was agreed to (RS-DST-04): deleted out of

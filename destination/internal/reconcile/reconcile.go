@@ -167,6 +167,9 @@ func (s *Set) Apply(ctx context.Context, w Work) (again bool, err error) {
 		if err := s.consent(&total, &w, temporary); err != nil {
 			return false, err
 		}
+		if err := s.checkSelection(ctx, &total); err != nil {
+			return false, err
+		}
 	} else {
 		s.State.Kept = s.State.Kept || (w.Complete || w.Explicit) && total.Deleted > 0 && !r.DryRun
 		total.Deleted = 0

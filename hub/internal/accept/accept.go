@@ -280,7 +280,7 @@ func (e *Endpoint) answer(w http.ResponseWriter, r *http.Request, err error) {
 			challenges = refused.Challenges
 		}
 	case err != nil:
-		status, text, after = http.StatusServiceUnavailable, "the hub can not take this now: try again later", 5*time.Second
+		status, text, after = http.StatusServiceUnavailable, "the hub cannot accept this now: try again later", 5*time.Second
 		switch {
 		case errors.Is(err, refusal.ErrNotReady):
 			text, after = "the hub is starting or stopping: try again later", time.Second

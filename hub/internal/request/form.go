@@ -162,7 +162,7 @@ func ParsePing(form url.Values, allowPrivate bool) ([]*url.URL, []string, error)
 		urls, topics = append(urls, u), append(topics, name)
 	}
 	if len(topics) == 0 {
-		return nil, nil, refusal.New(400, "hub.url or hub.topic is missing: which topic has news?")
+		return nil, nil, refusal.New(400, "hub.url or hub.topic is missing: name the topic that has new content")
 	}
 	return urls, topics, nil
 }

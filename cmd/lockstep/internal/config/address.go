@@ -12,10 +12,10 @@ import (
 )
 
 // An Address says where the resources of a set come from: in the configuration
-// file after from, on the command line where DIR stands.
+// file after from, on the command line in place of DIR.
 type Address struct {
 	Kind  *Kind
-	Place string // what stands behind the scheme
+	Place string // what follows the scheme
 }
 
 // parseAddress reads an address that has to name its scheme.
@@ -41,7 +41,7 @@ func parseAddress(s string) (Address, error) {
 	return Address{}, term.WithHint(fmt.Errorf("from %q does not name the kind of origin", fetch.WithoutUser(s)), "for a directory write dir:"+fetch.WithoutUser(s))
 }
 
-// ParseArgument reads the address given where DIR stands: without a scheme we
+// ParseArgument reads the address given in place of DIR: without a scheme we
 // know it is a directory.
 func ParseArgument(s string) (Address, error) {
 	scheme, _, ok := strings.Cut(s, ":")

@@ -140,6 +140,7 @@ func (c *File) resolve(dir string) {
 	for _, p := range []*flagValue{&c.State, &c.TLSCert, &c.TLSKey, &c.Documents, &c.Contents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.HubCAFile, &c.BearerFile, &c.CAFile, &c.AccessLog, &c.FilterFrom} {
 		*p = flagValue(besideConfig(dir, string(*p)))
 	}
+	c.Netrc = netrcBeside(dir, c.Netrc)
 	if path, ok := strings.CutPrefix(string(c.Admin), "unix:"); ok {
 		c.Admin = flagValue("unix:" + besideConfig(dir, path))
 	}

@@ -160,15 +160,21 @@ func (m *Mirror) resolve(dir string) {
 	for _, p := range []*flagValue{&m.State, &m.Events, &m.BearerFile, &m.CAFile, &m.FilterFrom} {
 		*p = flagValue(besideConfig(dir, string(*p)))
 	}
-	if m.Netrc != "true" {
-		m.Netrc = flagValue(besideConfig(dir, string(m.Netrc)))
-	}
+	m.Netrc = netrcBeside(dir, m.Netrc)
 	file := besideConfig(dir, m.Source)
 	if _, err := os.Stat(file); m.Source != "" && (err == nil || strings.HasPrefix(m.Source, ".")) {
 		if m.Source = file; !filepath.IsAbs(file) {
 			m.Source = "." + string(filepath.Separator) + file // not the name of a host
 		}
 	}
+}
+
+// netrcBeside makes a relative path of a netrc file begin at dir; "true" is that of the user.
+func netrcBeside(dir string, netrc flagValue) flagValue {
+	if netrc == "true" {
+		return netrc
+	}
+	return flagValue(besideConfig(dir, string(netrc)))
 }
 
 // settleMirrors names the mirrors that have no name, and refuses what cannot be meant. The

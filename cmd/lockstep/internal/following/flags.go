@@ -42,7 +42,7 @@ func (o *Flags) Declare(flags *pflag.FlagSet) {
 		o.declareChannels(flags)
 		flags.StringVar(&o.Callback.URL, "callback", "", "the `URL` at which hubs reach this process; requests for it and below it must arrive at --listen (default: no hub is used)")
 		flags.StringVar(&o.Callback.Listen, "listen", "", "listen at `HOST:PORT` for hubs, and for monitors: /-/healthz and /-/readyz, and with the admin token /-/metrics and /-/api/v1/follow (default: the port that --callback names, if any)")
-		flags.BoolVar(&o.Unsubscribe, "unsubscribe", false, "end the subscriptions of a mirror that is taken down; --callback and --listen as when they were made (default: as recorded)")
+		flags.BoolVar(&o.Unsubscribe, "unsubscribe", false, "end the subscriptions of a mirror that is taken down; --listen as when they were made, and --callback if it has changed since")
 	})
 	o.TLS.Declare(flags)
 	o.Admin.Declare(flags, "metrics, status")

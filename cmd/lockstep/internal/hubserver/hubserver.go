@@ -131,7 +131,7 @@ func (f *Front) figures(out *admin.Figures) {
 	out.Counter("lockstep_hub_requests_refused_total", "Requests answered with 4xx or 5xx.", float64(s.Refused))
 	out.Counter("lockstep_hub_requests_limited_total", "Of them, those answered 429: there were too many.", float64(s.Limited))
 	out.Counter("lockstep_hub_pings_total", "Topics that publishers reported as changed.", float64(s.Pings))
-	const fetches = "Topics that were fetched then, by what came of it."
+	const fetches = "Topics that were fetched then, by result."
 	out.Counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Fetched), "result", "news")
 	out.Counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Unchanged), "result", "unchanged")
 	out.Counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Unfetched), "result", "failed")

@@ -36,13 +36,16 @@ func (t *Tally) Add(r *destination.Report, err error) {
 	}
 	sum.Created, sum.Updated, sum.Deleted = sum.Created+r.Created, sum.Updated+r.Updated, sum.Deleted+r.Deleted
 	sum.Unchanged, sum.Failed, sum.Refused = sum.Unchanged+r.Unchanged, sum.Failed+r.Failed, sum.Refused+r.Refused
-	sum.Contradicted += r.Contradicted
+	sum.Contradicted, sum.Moved = sum.Contradicted+r.Contradicted, sum.Moved+r.Moved
 	sum.Bytes, sum.Requests, sum.Elapsed = sum.Bytes+r.Bytes, sum.Requests+r.Requests, sum.Elapsed+r.Elapsed
 	if r.SyncedUntil.After(sum.SyncedUntil) {
 		sum.SyncedUntil = r.SyncedUntil
 	}
 	if r.Kept != nil {
 		sum.Kept = r.Kept
+	}
+	if r.Local != nil {
+		sum.Local = r.Local
 	}
 	sum.NotKept += r.NotKept
 	sum.By = addBy(sum.By, r.By)
@@ -51,14 +54,14 @@ func (t *Tally) Add(r *destination.Report, err error) {
 	}
 	sum.Failures = newest(sum.Failures, r.Failures)
 	sum.Warnings = newest(sum.Warnings, r.Warnings)
-	sum.Fallbacks = r.Fallbacks // those of the last pass
+	sum.Fallbacks, sum.Withdrawn = r.Fallbacks, r.Withdrawn // those of the last pass
 }
 
 // Copy returns a copy that shares nothing with t.
 func (t *Tally) Copy() *Tally {
 	c := *t
 	c.Way, c.BySet = slices.Clone(c.Way), slices.Clone(c.BySet)
-	c.Fallbacks = slices.Clone(c.Fallbacks)
+	c.Fallbacks, c.Withdrawn = slices.Clone(c.Fallbacks), slices.Clone(c.Withdrawn)
 	c.Failures, c.Warnings = slices.Clone(c.Failures), slices.Clone(c.Warnings)
 	return &c
 }
@@ -72,6 +75,7 @@ func addBy(a, b destination.By) destination.By {
 	return destination.By{
 		Request: a.Request + b.Request, Package: a.Package + b.Package, OnDemand: a.OnDemand + b.OnDemand, Patch: a.Patch + b.Patch,
 		Mirror: a.Mirror + b.Mirror, Unchanged: a.Unchanged + b.Unchanged, Adopted: a.Adopted + b.Adopted, AdoptedByTime: a.AdoptedByTime + b.AdoptedByTime, Harvest: a.Harvest + b.Harvest,
+		Memento: a.Memento + b.Memento, Kept: a.Kept + b.Kept,
 	}
 }
 

@@ -20,11 +20,20 @@ func TestAddBy(t *testing.T) {
 	sum := reflect.ValueOf(addBy(a, b))
 	for n := range sum.NumField() {
 		name := sum.Type().Field(n).Name
-		if name == "Memento" || name == "Kept" { // of runs with --at
-			continue
-		}
 		if got, want := sum.Field(n).Int(), int64((n+1)*101); got != want {
 			t.Errorf("%s adds up to %d, want %d", name, got, want)
 		}
+	}
+}
+
+// TestTallyOfFiles: the totals have what passes report of the files of the mirror, and of sets.
+func TestTallyOfFiles(t *testing.T) {
+	t.Parallel()
+	var sum Tally
+	r := destination.Report{Moved: 7, Local: &destination.LocalReport{}, Withdrawn: []destination.WithdrawnSet{{}}}
+	sum.Add(&r, nil)
+	sum.Add(&r, nil)
+	if sum.Moved != 14 || sum.Local == nil || len(sum.Withdrawn) != 1 || len(sum.Copy().Withdrawn) != 1 {
+		t.Errorf("%+v", sum.Report)
 	}
 }

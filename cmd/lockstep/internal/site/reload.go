@@ -238,7 +238,7 @@ func (r *reloader) prepare(ctx context.Context, p *plan) error {
 // fixed returns the error for sets that cannot change without a restart.
 func fixed(names ...string) error {
 	return term.WithHint(fmt.Errorf("set %s can only be added, changed or removed with a restart", strings.Join(names, ", ")),
-		"to apply all of the file, restart lockstep serve: what is mirrored is not fetched again; without a restart, only sets from resourcesync: change, and of those with versions, patches or change_dump only the upstreams")
+		"to apply all of the file, restart lockstep serve: what is mirrored is not fetched again; without a restart, only the readers of sets, and sets from resourcesync: change, and of those with versions, patches or change_dump only the upstreams")
 }
 
 // config returns the configuration of a set.
