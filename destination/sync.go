@@ -202,6 +202,9 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 		s.d.emit(Event{Kind: EventSet, Set: set.Name, Progress: Progress{Set: next.number, Sets: len(sets)}})
 		err := s.takeTurn(ctx, next, len(waiting) > 0)
 		if errors.Is(err, turns.ErrSlow) {
+			if err := s.state.SettleLeft(ctx); err != nil {
+				return err
+			}
 			next.patience *= 2
 			waiting = append(waiting, next)
 			continue

@@ -182,8 +182,8 @@ func (m *Mirror) recover(ctx context.Context) error {
 // one replaces it, its files are examined. It may be called concurrently.
 func (m *Mirror) LeaveIntent() { m.leftIntent.Store(true) }
 
-// settleLeft settles an intent that this run has left.
-func (m *Mirror) settleLeft(ctx context.Context) error {
+// SettleLeft settles an intent that this run has left.
+func (m *Mirror) SettleLeft(ctx context.Context) error {
 	if !m.leftIntent.Load() {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (m *Mirror) settleLeft(ctx context.Context) error {
 // Begin records that files are going to be written, and settles what this run has left
 // half done.
 func (m *Mirror) Begin(ctx context.Context) error {
-	if err := m.settleLeft(ctx); err != nil {
+	if err := m.SettleLeft(ctx); err != nil {
 		return err
 	}
 	if m.begun {
@@ -217,7 +217,7 @@ func (m *Mirror) Close(ctx context.Context) error {
 	if m.DryRun || !m.begun {
 		return nil
 	}
-	if err := m.settleLeft(ctx); err != nil {
+	if err := m.SettleLeft(ctx); err != nil {
 		return err
 	}
 	if sweeper, ok := m.Store.(blob.Sweeper); ok {
