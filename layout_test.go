@@ -166,7 +166,7 @@ var importRules = []importRule{
 	{"source/internal/sections", "catalog resourcesync", ""},
 	{"source/internal/lists", "blob catalog internal/newerstate resourcesync source/internal/archive source/internal/describe source/internal/document source/internal/names source/internal/sections source/internal/variant", "golang.org/x/sync"},
 	{"source/internal/serve", "atompmh blob catalog internal/hangup internal/negotiate internal/reader memento resourcesync source/internal/demand source/internal/describe source/internal/document source/internal/names source/internal/notify source/internal/page", "github.com/klauspost/compress golang.org/x/sync"},
-	{"source", "atompmh blob catalog internal/reader memento resourcesync source/internal/archive source/internal/atom source/internal/demand source/internal/describe source/internal/description source/internal/document source/internal/dump source/internal/front source/internal/lists source/internal/names source/internal/notify source/internal/page source/internal/serve source/internal/server source/internal/variant", ""},
+	{"source", "atompmh blob catalog internal/reader internal/sleep memento resourcesync source/internal/archive source/internal/atom source/internal/demand source/internal/describe source/internal/description source/internal/document source/internal/dump source/internal/front source/internal/lists source/internal/names source/internal/notify source/internal/page source/internal/serve source/internal/server source/internal/variant", ""},
 	{"destination/filename", "blob", "golang.org/x/text"},
 	{"destination/lock", "blob destination/filename internal/fetch internal/private", "github.com/gofrs/flock"},
 	{"destination/journal", "blob resourcesync", ""},

@@ -22,9 +22,9 @@ type folder struct {
 	top  *os.Root // the store's root
 	path string   // from top to root, "" if they are the same
 
-	once sync.Once // opens self
-	self *os.File
-	err  error
+	mu     sync.Mutex // guards what follows
+	self   *os.File   // nil: not opened yet
+	closed bool
 }
 
 // sub opens the directory of that name.
@@ -117,12 +117,25 @@ func (f *folder) lstat(name string) (fs.FileInfo, error) {
 // handle returns the directory itself as a file, for reading, syncing, and use
 // in system calls.
 func (f *folder) handle() (*os.File, error) {
-	f.once.Do(func() { f.self, f.err = f.root.Open(".") })
-	return f.self, f.err
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.closed:
+		return nil, fs.ErrClosed
+	case f.self == nil: // an error may be gone with the next call
+		self, err := f.root.Open(".")
+		if err != nil {
+			return nil, err
+		}
+		f.self = self
+	}
+	return f.self, nil
 }
 
 func (f *folder) close() {
-	f.once.Do(func() { f.err = fs.ErrClosed })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
 	if f.self != nil {
 		_ = f.self.Close() // opened for reading only
 	}

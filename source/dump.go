@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"slices"
 	"time"
 
+	"lockstep/catalog"
+	"lockstep/internal/sleep"
 	"lockstep/resourcesync"
 	"lockstep/source/internal/demand"
 	"lockstep/source/internal/dump"
@@ -136,7 +140,44 @@ func (s *Source) newDumps() *dump.Dumps {
 func (s *Source) dumped(set *Set) dump.Set {
 	return dump.Set{
 		Name: set.Name, Rules: s.rules[set.Name], Resource: (*dump.Resource)(set.ResourceDump), Change: (*dump.Change)(set.ChangeDump),
-		Keep: s.opts.keep(set), Rotate: set.ChangeList.Rotate, Archive: set.Archive.retain, Bitstream: set.Bitstream, Past: set.Past,
+		Keep: s.opts.keep(set), Rotate: set.ChangeList.Rotate, Archive: set.Archive.retain, Bitstream: newest(set, s.catalog, s.docs.CapabilityList(set.Name)), Past: set.Past,
+	}
+}
+
+// How often, and after which waits, a resource is looked up again that is being replaced while
+// a package is built.
+const (
+	replacedTries = 50
+	replacedWait  = 20 * time.Millisecond
+)
+
+// newest returns what opens the bitstreams of a set, whose Capability List is list, for packages. For a resource that is being
+// replaced it opens the newest one, whose bytes then are not those that the record describes:
+// one such resource must not keep others from being packed.
+func newest(set *Set, in catalog.Catalog, list string) func(context.Context, *catalog.Record) (io.ReadCloser, error) {
+	if set.Bitstream == nil {
+		return nil
+	}
+	return func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
+		for try := 1; ; try++ {
+			content, err := set.Bitstream(ctx, r)
+			if !errors.Is(err, ErrReplaced) || try == replacedTries {
+				return content, err
+			}
+			if try > 1 { // the first time its record may be there already
+				if err := sleep.For(ctx, replacedWait); err != nil {
+					return nil, err
+				}
+			}
+			newer, ok, ferr := catalog.Find(ctx, in, list, r.URI)
+			switch {
+			case ferr != nil:
+				return nil, ferr
+			case !ok:
+				return nil, fmt.Errorf("open %s: %w", r.URI, fs.ErrNotExist)
+			}
+			r = &newer
+		}
 	}
 }
 

@@ -139,15 +139,13 @@ func (s *Source) publish(ctx context.Context, quick func(set string) bool) (Repo
 	defer s.publishing.Unlock()
 	now := s.docs.Now()
 	since := now.Sub(s.looked)
-	released, err := s.release(ctx)
-	if err != nil {
-		return Report{}, err
-	}
+	released, unknown := s.release(ctx)
 	look := released || s.looked.IsZero() || since < 0 || since >= lookEvery
 	if look {
 		s.description.Look()
 	}
 	report, sets, err := s.publishSets(ctx, look, quick)
+	err = errors.Join(unknown, err)
 	if ctx.Err() == nil && len(sets) > 0 && (look || err != nil) {
 		r, failed := s.description.Publish(ctx, sets)
 		report.Written, report.Kept, report.Lacking = report.Written || r.Written, r.Kept, r.Lacking
@@ -164,18 +162,21 @@ func (s *Source) publish(ctx context.Context, quick func(set string) bool) (Repo
 }
 
 // release finds the sets that are not to be published yet, and reports whether one is
-// now that was not before. The caller holds publishing.
-func (s *Source) release(ctx context.Context) (released bool, err error) {
+// now that was not before. One that cannot be looked at waits, and does not delay the others.
+// The caller holds publishing.
+func (s *Source) release(ctx context.Context) (released bool, _ error) {
+	var errs []error
 	for i := range s.opts.Sets {
 		set := &s.opts.Sets[i]
 		held, err := set.isHeld(ctx, s.docs)
 		if err != nil {
-			return false, err
+			errs = append(errs, fmt.Errorf("look for the documents of set %s: %w", set.Name, err))
+			held = true
 		}
 		released = released || s.held[set.Name] && !held
 		s.held[set.Name] = held
 	}
-	return released, nil
+	return released, errors.Join(errs...)
 }
 
 // isHeld reports whether a set is not to be published yet.
@@ -217,7 +218,7 @@ func (s *Source) publishSets(ctx context.Context, look bool, quick func(set stri
 		if err != nil {
 			errs = append(errs, fmt.Errorf("publish set %s: %w", set.Name, err))
 			_, err := s.docs.Stat(ctx, names.Set(set.Name).CapabilityList())
-			there = err == nil
+			there = !errors.Is(err, blob.ErrNotExist) // what cannot be looked at is not withdrawn
 		}
 		if there {
 			sets = append(sets, set.Name)

@@ -46,12 +46,16 @@ func (v *Vault) begun(ctx context.Context) error {
 	}
 	defer w.Close() // drops it, unless committed
 	v.setMarker(v.markerState(), markerThere)
-	return v.store.Commit(ctx, w)
+	if err = v.store.Commit(ctx, w); err != nil {
+		v.setMarker(markerThere, markerUnknown) // it may be there
+	}
+	return err
 }
 
 // finished removes the marker.
 func (v *Vault) finished(ctx context.Context) error {
 	if err := v.store.Remove(ctx, markerName); err != nil {
+		v.setMarker(markerThere, markerUnknown) // it may be gone
 		return err
 	}
 	v.setMarker(markerThere, markerAbsent)

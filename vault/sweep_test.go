@@ -221,3 +221,43 @@ func likes(r *rand.Rand, old [][]byte) (ds []vault.Digest) {
 	}
 	return ds
 }
+
+// A markerless store fails the first Commit of the marker of sweeps, and notes whether something
+// was removed while there was none.
+type markerless struct {
+	blob.Mem
+	failed, unsafe bool
+}
+
+func (s *markerless) Commit(ctx context.Context, ws ...blob.Writer) error {
+	if len(ws) == 1 && ws[0].Name() == "sweeping" && !s.failed {
+		s.failed = true
+		return errors.New("no answer")
+	}
+	return s.Mem.Commit(ctx, ws...)
+}
+
+func (s *markerless) Remove(ctx context.Context, names ...string) error {
+	if _, err := s.Stat(ctx, "sweeping"); err != nil && !slices.Contains(names, "sweeping") {
+		s.unsafe = true
+	}
+	return s.Mem.Remove(ctx, names...)
+}
+
+// TestSweepAfterMarkerFailed: nothing is removed before the marker of the sweep is there, also
+// if it could not be written once.
+func TestSweepAfterMarkerFailed(t *testing.T) {
+	t.Parallel()
+	store := new(markerless)
+	v := vault.New(store, vault.Options{})
+	put(t, v, []byte("text"))
+	if _, err := v.Sweep(context.Background(), of()); err == nil {
+		t.Error("the failure was not reported")
+	}
+	if _, err := v.Sweep(context.Background(), of()); err != nil {
+		t.Fatal(err)
+	}
+	if store.unsafe {
+		t.Error("something was removed without a marker")
+	}
+}

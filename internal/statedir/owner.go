@@ -147,6 +147,7 @@ func (c *Claim) Published(ctx context.Context) error {
 	if c.owner.Restarting {
 		c.owner.Restarting = false
 		if err := c.write(ctx); err != nil {
+			c.owner.Restarting = true // so that it is written with the next publication
 			return err
 		}
 	}

@@ -54,7 +54,7 @@ type Upkeep struct {
 func (u *Upkeep) Begin(ctx context.Context) error {
 	for i := range u.Sets {
 		set := &u.Sets[i]
-		m, known := u.Store.marks[set.List]
+		m, known := u.Store.marked(set.List)
 		switch {
 		case !set.Ending && (!known || m.Ended != nil):
 			if err := u.Store.mark(set.List, &mark{}); err != nil {
@@ -90,7 +90,7 @@ func (u *Upkeep) withdraw(ctx context.Context, set *Set) error {
 func (u *Upkeep) Adopt(ctx context.Context, n *sourcereport.Reporter) {
 	for i := range u.Sets {
 		set := &u.Sets[i]
-		if set.Ending || u.Store.marks[set.List].Complete && !u.Keeper.Missing(set.List) {
+		if m, _ := u.Store.marked(set.List); set.Ending || m.Complete && !u.Keeper.Missing(set.List) {
 			continue
 		}
 		a, err := u.Keeper.Adopt(ctx, set.List, func(a bitstream.Adoption) { n.Adopting(a.Changed) })
@@ -140,7 +140,7 @@ func (u *Upkeep) Run(ctx context.Context, n *sourcereport.Reporter) error {
 
 // drop drops the versions that are no longer to be kept, and returns how many.
 func (u *Upkeep) drop(ctx context.Context) (dropped int64, err error) {
-	for list := range u.Store.marks {
+	for _, list := range u.Store.lists() {
 		if slices.ContainsFunc(u.Sets, func(set Set) bool { return set.List == list }) {
 			continue
 		}
@@ -175,7 +175,7 @@ func (u *Upkeep) retain(ctx context.Context, set *Set) (dropped int64, err error
 	if err != nil {
 		return 0, err
 	}
-	if m := u.Store.marks[set.List]; m.Ended != nil && floor >= m.EndedSeq &&
+	if m, _ := u.Store.marked(set.List); m.Ended != nil && floor >= m.EndedSeq &&
 		!slices.ContainsFunc(snapshots, func(q catalog.Mark) bool { return !q.At.After(*m.Ended) }) {
 		return u.end(ctx, set) // all published documents were written since
 	}

@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"lockstep/bitstream"
@@ -63,7 +65,9 @@ type Store struct {
 	index    memento.Store
 	compress bool
 	notes    statedir.Notes // with the marks
-	marks    map[string]mark
+
+	mu    sync.Mutex // guards marks: a reload reads them beside an Upkeep
+	marks map[string]mark
 }
 
 // Open opens the store, if a set keeps versions, or did. index lists the versions.
@@ -107,7 +111,7 @@ func (s *Store) Vault(log *slog.Logger) *vault.Vault {
 
 // Marked reports whether the set with a Capability List keeps versions, or did.
 func (s *Store) Marked(list string) bool {
-	_, ok := s.marks[list]
+	_, ok := s.marked(list)
 	return ok
 }
 
@@ -159,8 +163,25 @@ func reservedNames(path string) ([]string, error) {
 	return names, nil
 }
 
+// marked returns the mark of the set with a Capability List.
+func (s *Store) marked(list string) (mark, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, ok := s.marks[list]
+	return m, ok
+}
+
+// lists returns the Capability Lists of all sets with a mark.
+func (s *Store) lists() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.marks))
+}
+
 // mark records m for the set with a Capability List; nil: its record is removed.
 func (s *Store) mark(list string, m *mark) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.marks == nil {
 		s.marks = make(map[string]mark)
 	}
