@@ -3,6 +3,7 @@ package aggregator_test
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/sha512"
 	"errors"
 	"fmt"
 	"io"
@@ -423,6 +424,13 @@ func TestARecordIsServedWithItsOwnBytesOnly(t *testing.T) {
 	if text, err := read(); text != "one" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}
+	was := r.Hashes
+	sum := sha512.Sum512([]byte("one"))
+	r.Hashes = append(slices.Clone(was), resourcesync.Hash{Algorithm: resourcesync.SHA512, Digest: string(sum[:])})
+	if text, err := read(); text != "one" || err != nil {
+		t.Errorf("with a hash that the catalog has added: %q, %v", text, err)
+	}
+	r.Hashes = was
 	row, err := w.journal.Lookup(t.Context(), []string{home + "a"})
 	must(t, err)
 	w.hold("a", "two")

@@ -123,7 +123,7 @@ func (u *Upstream) apply(ctx context.Context, touched map[string]touch, report b
 		}
 	}
 	if len(puts)+len(drops) == 0 {
-		return nil
+		return catchUp(ctx, u.catalog) // they may have come before a write that failed
 	}
 	a, err := u.catalog.Apply(ctx, u.set, append(puts, drops...))
 	if err != nil {
@@ -226,7 +226,7 @@ func (u *Upstream) setLastmod(ctx context.Context, f *translated, isNew bool) er
 		return nil
 	}
 	old, ok, err := catalog.Find(ctx, u.catalog, u.set, f.URI)
-	if err == nil && ok && old.Length == f.Length && slices.Equal(old.Hashes, f.Hashes) && !old.Lastmod.IsZero() && !modifiedAfter(f.Links, old.Lastmod) {
+	if err == nil && ok && old.Length == f.Length && sameHashes(old.Hashes, f.Hashes) && !old.Lastmod.IsZero() && !modifiedAfter(f.Links, old.Lastmod) {
 		f.Lastmod = old.Lastmod
 	}
 	return err

@@ -103,6 +103,9 @@ func (c *comparison) merge(ctx context.Context, rows *extsort.Sorter) error {
 			}
 			records.Next()
 		}
+		if records.Err != nil {
+			return records.Err
+		}
 		known := records.More() && records.Row().URI == string(p.Key)
 		if known && c.owns(records.Row()) {
 			c.had++

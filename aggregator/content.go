@@ -33,7 +33,7 @@ func (u *Upstream) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadClo
 	if h.URI == "" {
 		return nil, fmt.Errorf("open %s: %w", r.URI, fs.ErrNotExist)
 	}
-	if h.Length != r.Length || !slices.Equal(h.Hashes, r.Hashes) {
+	if h.Length != r.Length || !sameHashes(h.Hashes, r.Hashes) {
 		return nil, fmt.Errorf("open %s: %w", r.URI, ErrReplaced)
 	}
 	f, err := u.mirror.Store.Open(ctx, h.Path)
@@ -48,6 +48,13 @@ func (u *Upstream) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadClo
 		return nil, fmt.Errorf("open %s: %w", r.URI, err)
 	}
 	return f, nil
+}
+
+// sameHashes reports whether two sets of hashes can be of the same content. One of them may have more
+// algorithms: a catalog that stores versions adds its own to what an upstream states.
+func sameHashes(a, b resourcesync.Hashes) bool {
+	common, differs := a.Compare(b)
+	return differs == 0 && (common != 0 || len(a) == 0 && len(b) == 0)
 }
 
 // isFileOf returns an error unless f is the file that a row describes. The file is read

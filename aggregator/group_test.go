@@ -181,3 +181,30 @@ func TestOverlappingUpstreamsNameWhatTheyHide(t *testing.T) {
 		t.Errorf("skipped = %+v", r.Skipped)
 	}
 }
+
+// TestAGroupDeletesWhatItCouldNotDelete: a deletion that has reached the set of its upstream, and
+// not the published one, is made up for when it is delivered again.
+func TestAGroupDeletesWhatItCouldNotDelete(t *testing.T) {
+	t.Parallel()
+	public := newWorld(t)
+	one, two := newWorld(t), newWorld(t)
+	one.keep(1)
+	two.keep(2)
+	cat := &brittle{Catalog: public.catalog}
+	g := newGroup(t, cat, shared, one, two)
+	one.hold("a", "text")
+	one.hold("b", "text")
+	if _, err := g.Scan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	public.want("a via="+home+"a", "b via="+home+"b")
+	one.drop("a")
+	gone := []destination.Change{{URI: home + "a", Path: "a", Kind: resourcesync.Deleted}}
+	cat.set = list
+	if err := one.deliver(t.Context(), gone); err == nil {
+		t.Error("the failure was not reported")
+	}
+	cat.set = ""
+	must(t, one.deliver(t.Context(), gone))
+	public.want("b via=" + home + "b")
+}

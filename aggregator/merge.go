@@ -23,6 +23,7 @@ type merger struct {
 	mu      sync.Mutex // held while a batch is merged; guards the rest
 	members []*member  // in the order of their priority
 	named   int        // resources that were reported because another has their URI
+	behind  bool       // what is published may differ from what should be: a write has failed
 }
 
 // A member is an upstream whose resources are merged.
@@ -67,16 +68,41 @@ func (m *merger) Apply(ctx context.Context, set string, updates []catalog.Update
 	for i := range updates {
 		uris[i] = updates[i].URI
 	}
+	if err := m.catchUp(ctx); err != nil {
+		return catalog.Applied{}, err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, err := m.Catalog.Apply(ctx, set, updates); err != nil {
 		return catalog.Applied{}, err
 	}
-	return m.resolve(ctx, uris, func(uri string, kept, passed *member) {
+	a, err := m.resolve(ctx, uris, func(uri string, kept, passed *member) {
 		if m.named++; m.named <= maxNamed {
 			m.events.Emit(intake.Event{Kind: intake.EventUnreadable, Path: uri, Err: conflict(kept, passed)})
 		}
 	})
+	m.behind = m.behind || err != nil
+	return a, err
+}
+
+// catchUp compares all of the published set if a write to it has failed: the sets of the
+// upstreams have what it lacks, and nothing else would say so.
+func (m *merger) catchUp(ctx context.Context) error {
+	m.mu.Lock()
+	behind := m.behind
+	m.mu.Unlock()
+	if !behind {
+		return nil
+	}
+	return m.settle(ctx, &intake.Tally{Reporter: m.events, Start: time.Now()})
+}
+
+// catchUp has a merged set repaired, if c is one and a write to it has failed.
+func catchUp(ctx context.Context, c catalog.Catalog) error {
+	if m, ok := c.(*merger); ok {
+		return m.catchUp(ctx)
+	}
+	return nil
 }
 
 // conflict describes that two upstreams have resources with one own URI.
@@ -123,7 +149,7 @@ func (m *merger) resolve(ctx context.Context, uris []string, twice func(uri stri
 			case !ok || kept == nil:
 			case catalog.SameContent(&old, &update.Record):
 				update.Lastmod = old.Lastmod
-			case !slices.Equal(old.Hashes, update.Hashes) && !update.Lastmod.After(old.Lastmod):
+			case !sameHashes(old.Hashes, update.Hashes) && !update.Lastmod.After(old.Lastmod):
 				update.Lastmod = time.Now().UTC().Truncate(time.Microsecond)
 			}
 		}
@@ -163,14 +189,21 @@ func (m *merger) settleFirst(ctx context.Context, o *member, unavailable error) 
 	if unavailable != nil {
 		m.events.Emit(intake.Event{Kind: intake.EventUnreadable, Path: o.address, Err: unavailable})
 	}
-	return m.settle(ctx, &intake.Tally{Reporter: m.events, Start: time.Now()})
+	err := m.settle(ctx, &intake.Tally{Reporter: m.events, Start: time.Now()})
+	if err != nil {
+		m.mu.Lock()
+		o.waitedFor = true
+		m.mu.Unlock()
+	}
+	return err
 }
 
 // settle compares all of the published set with those of the upstreams, and reports the
 // resources that are not published because another has their URI.
-func (m *merger) settle(ctx context.Context, t *intake.Tally) error {
+func (m *merger) settle(ctx context.Context, t *intake.Tally) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer func() { m.behind = err != nil }()
 	public := intake.ReadRows(ctx, m.Catalog, m.set, []catalog.Range{{}})
 	defer public.Stop()
 	own := make([]*intake.Rows, len(m.members))

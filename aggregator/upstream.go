@@ -386,7 +386,10 @@ func (u *Upstream) compareAgain(ctx context.Context, onChange func(intake.Report
 // compareOnce compares the mirror with the catalog.
 func (u *Upstream) compareOnce(ctx context.Context, onChange func(intake.Report)) intake.Report {
 	t := &intake.Tally{Reporter: &u.events, Start: time.Now()}
-	err := u.compare(ctx, t)
+	err := catchUp(ctx, u.catalog)
+	if err == nil {
+		err = u.compare(ctx, t)
+	}
 	r := t.Report()
 	if ctx.Err() != nil {
 		return r

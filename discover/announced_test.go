@@ -363,3 +363,35 @@ func TestSetNamesDoNotDependOnOrder(t *testing.T) {
 		t.Errorf("after Refresh: %v, %v, want the names in use kept", names(now), err)
 	}
 }
+
+// TestRefreshAfterFailure: a Capability List that could not be read, and has not changed since,
+// is one that can be read.
+func TestRefreshAfterFailure(t *testing.T) {
+	t.Parallel()
+	f := usual().serveFailing(t)
+	found, err := discover.Find(t.Context(), f.once(t), f.URL+"/")
+	if err != nil || summary(found.Sets) != both {
+		t.Fatalf("Find = %+v, %v", found, err)
+	}
+	f.set("/rs/maps/capabilitylist.xml", "503")
+	broken, _, err := discover.Refresh(t.Context(), f.once(t), found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	for i := range broken.Sets {
+		if broken.Sets[i].Err != nil {
+			failed++
+		}
+	}
+	f.set("", "")
+	healed, _, err := discover.Refresh(t.Context(), f.once(t), broken)
+	if err != nil || failed != 1 {
+		t.Fatalf("%d sets failed, then %v", failed, err)
+	}
+	for i := range healed.Sets {
+		if err := healed.Sets[i].Err; err != nil {
+			t.Errorf("the failure remains: %v", err)
+		}
+	}
+}

@@ -314,7 +314,9 @@ func refresh(ctx context.Context, c *fetch.Client, s *Set, alone bool) bool {
 	})
 	switch {
 	case errors.Is(err, ErrNotModified):
-		return false
+		failed := s.Err != nil
+		s.Err = nil
+		return failed
 	case err != nil:
 		s.Err = err
 	default:

@@ -119,6 +119,9 @@ func (x *index) stretch(ctx context.Context, b *batch, past string) (next string
 		if err := b.compare(ctx, rest[i].URI, nil, &rest[i]); err != nil {
 			return "", err
 		}
+		if i+1 < len(rest) && b.full() {
+			return rest[i].URI, nil
+		}
 	}
 	return next, nil
 }
@@ -175,6 +178,7 @@ func timeOf(r *catalog.Record) spot { return spot{At: r.EventTime.UnixMicro()} }
 // cursor.
 type batch struct {
 	x       *index
+	began   time.Time
 	updates updates
 	at      int64               // when the changes were made or noticed, in microseconds
 	rows    map[string]*row     // the new state of changed items; nil: there is none any more
@@ -187,7 +191,7 @@ type batch struct {
 // newBatch returns an empty batch of changes that were made or noticed at a time.
 func newBatch(x *index, at int64) *batch {
 	return &batch{
-		x: x, at: at, updates: make(updates),
+		x: x, at: at, began: time.Now(), updates: make(updates),
 		rows: make(map[string]*row), loaded: make(map[string]*row), owners: make(map[string]string), claims: make(map[string][]string), known: make(map[string]bool),
 	}
 }
@@ -199,8 +203,15 @@ func (b *batch) fresh() spot {
 	return spot{At: b.at, Number: b.x.cur.Gone}
 }
 
-// full reports whether the batch is large enough for a transaction, or for memory.
-func (b *batch) full() bool { return len(b.rows) >= batchItems || len(b.loaded) >= 8*batchItems }
+// batchTime is how long a batch may take: a request that waits for the index ends it after some
+// seconds, and what is not recorded then is done again.
+const batchTime = 2 * time.Second
+
+// full reports whether the batch is large enough for a transaction, or for memory, or has
+// taken long enough.
+func (b *batch) full() bool {
+	return len(b.rows) >= batchItems || len(b.loaded) >= 8*batchItems || time.Since(b.began) >= batchTime
+}
 
 // put processes a resource in the state after a change.
 func (b *batch) put(ctx context.Context, r *catalog.Record, at spot) error {
@@ -359,6 +370,7 @@ func (b *batch) flush(ctx context.Context) error {
 	clear(b.owners)
 	clear(b.claims)
 	clear(b.known)
+	b.began = time.Now()
 	return err
 }
 

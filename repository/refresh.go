@@ -92,7 +92,7 @@ func (x *index) bringUp(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.Seq >= status.Last {
+	if c.Seq >= max(status.Last, x.mark.Seq) { // the Mark may have waited for changes that the status does not have
 		return nil
 	}
 	return x.follow(ctx)

@@ -25,6 +25,10 @@ type feedMemory struct {
 	Whole     bool         `json:"whole,omitempty"`    // everything was harvested once
 	Disorder  bool         `json:"disorder,omitempty"` // the chain violated I3, however often it was read
 
+	// What had to be read again as a whole, and could not be.
+	Unsettled bool `json:"unsettled,omitempty"` // the catalog may not have what was harvested before
+	Replaced  bool `json:"replaced,omitempty"`  // it has records of the feed that was here before
+
 	Ahead      bool     `json:"ahead,omitempty"` // the last harvest read times in our future
 	AheadSince feedTime `json:"ahead_since"`     // times in this interval were in our future when they were read
 	AheadTill  feedTime `json:"ahead_till"`
@@ -184,6 +188,10 @@ func (h *harvest) remember(at intake.Point) error {
 	if h.disorder && h.full && h.missing == nil && !h.unsettled {
 		// Everything was applied, as far as that is possible.
 		m.Full, m.Docs = now, docsToKeep(h.walked, h.docs, before)
+	}
+	if h.unsettled || h.missing != nil && !h.resigned() {
+		m.Unsettled, m.Replaced = h.catalogUnknown, h.replaced
+		m.Whole = m.Whole && !h.replaced
 	}
 	if h.held() {
 		return h.a.keep(m)

@@ -110,7 +110,8 @@ func (h *harvest) prepare(at intake.Point) {
 	m := &h.old
 	// A catalog that was lost, or restored from a backup, is behind.
 	h.unremembered = m.Address == "" || m.Rules != h.a.rules()
-	h.catalogUnknown = h.unremembered || at.Last < m.Point.Last
+	h.catalogUnknown = h.unremembered || at.Last < m.Point.Last || m.Unsettled
+	h.replaced = h.replaced || m.Replaced
 	switch {
 	case h.catalogUnknown, m.Watermark.IsZero() && !m.Complete && !m.Disorder:
 		h.full = true

@@ -74,6 +74,9 @@ func (p *pager) all(ctx context.Context) error {
 			if err := p.noSuchSet(ctx); err != nil {
 				return err
 			}
+			if p.run.Token != "" && (p.run.Size <= 0 || p.run.Listed < p.run.Size) {
+				p.run.Incomplete = true // in the middle of a list it says nothing of the others
+			}
 			token = oaipmh.Token{Complete: -1, Cursor: -1}
 		case oaipmh.HasCode(err, oaipmh.CodeBadResumptionToken) && p.run.Token != "":
 			if err := p.restart(err); err != nil {

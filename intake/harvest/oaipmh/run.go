@@ -146,6 +146,9 @@ func (v *harvest) start(ctx context.Context, full bool) error {
 		}
 	} else {
 		v.begun = true
+		if m.Run.Token == "" {
+			m.Run.rewind() // it had come to its end, and is read again
+		}
 	}
 	v.at, v.fresh, v.storeAll = m.Run, m.Run.Fresh, m.Run.StoreAll
 	v.future = future.Times{Now: time.Now(), Reported: m.Reported}
