@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -310,4 +311,62 @@ func (g *following) count() (n int) {
 		}
 	}
 	return n
+}
+
+// TestDeletionDoesNotReplaceWork: a deletion that was only notified replaces no pending work, and
+// does not keep a damaged file from being repaired.
+func TestDeletionDoesNotReplaceWork(t *testing.T) {
+	t.Parallel()
+	t.Run("fetch", func(t *testing.T) {
+		t.Parallel()
+		s, p, g := followHub(t, style{})
+		g.end()
+		inner := s.fault
+		s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/a" {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return true
+			}
+			return inner != nil && inner(w, r)
+		})
+		s.put("/a", "two")
+		if r, err := g.sync(); err == nil {
+			t.Fatalf("%+v", r)
+		}
+		g.start(destination.FollowOptions{Poll: 50 * time.Millisecond})
+		g.live(destination.ChannelHub)
+		p.deliver(p.deletions("/a"))
+		eventually(t, func() bool { return g.status().Waiting == 0 })
+		s.put("/c", "three") // the Change List goes past the lie
+		p.notify()
+		g.becomes("/c", "three")
+		s.setFault(inner)
+		s.put("/d", "four")
+		p.notify()
+		g.becomes("/d", "four")
+		g.end()
+		for range 2 {
+			_, _ = g.sync()
+		}
+		if !g.has("/a", "two") {
+			t.Errorf("%v: want the version that could not be fetched", g.files())
+		}
+	})
+	t.Run("repair", func(t *testing.T) {
+		t.Parallel()
+		_, p, g := followHub(t, style{})
+		p.deliver(p.deletions("/a"))
+		eventually(t, func() bool { return g.status().Pending == 1 })
+		g.settled()
+		g.end()
+		if err := os.Remove(filepath.Join(g.dir, "a")); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			_, _ = g.sync()
+		}
+		if !g.has("/a", "one") {
+			t.Errorf("%v: want the file that was removed", g.files())
+		}
+	})
 }

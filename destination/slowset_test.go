@@ -254,3 +254,43 @@ func TestSlowSetContinues(t *testing.T) {
 		})
 	}
 }
+
+// TestSlowSetComparedAgain: a set that is compared as a whole, because resources have become old
+// enough, and is put off because one of them arrives byte for byte, is compared in its next turn.
+func TestSlowSetComparedAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	s.put("/a", "one")
+	s.put("/young", "x")
+	s.withSlowSet("/a")
+	var other atomic.Bool
+	s.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/two/resourcelist.xml" {
+			other.Store(true)
+		}
+		return false
+	})
+	m := newMirror(t, s)
+	m.opts.MinAge = time.Hour
+	now := s.now.Add(time.Minute)
+	run := func() (destination.Report, error) {
+		d := m.destination()
+		d.SetClock(func() time.Time { return now })
+		d.SetPatience(200 * time.Millisecond)
+		return d.Sync(t.Context(), m.address())
+	}
+	if r, err := run(); err != nil || m.files()["young"] != "" {
+		t.Fatalf("%v, %v, %+v", err, m.files(), r)
+	}
+	s.put("/new", "z")
+	now = now.Add(2 * time.Hour)
+	other.Store(false)
+	drips(s, "/young", "x", func() string { return "x" }, &other)
+	r, err := run()
+	if err != nil {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	if m.files()["young"] != "x" {
+		t.Errorf("young is missing after a run that says %t: %v, %+v", r.Complete, m.files(), r)
+	}
+}

@@ -90,9 +90,10 @@ func New(m Mirror, f *transfer.Fetcher, methods *bulk.Methods, r *Recorder) *App
 // Execute carries out the actions of a plan, which replan yields once more:
 // first what is new and changed, then deletions if deletes says so, then what
 // needed the space that these freed.
-func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, error], replan func() iter.Seq2[plan.Action, error], deletes bool) error {
+func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, error], replan func() iter.Seq2[plan.Action, error], deletes bool) (err error) {
 	defer func() { p.Recorder.Report.Progress(p.Recorder.Progress) }() // the last step may not have been reported
-	err := p.run(ctx, actions)
+	defer func() { leaveDoubts(p.mirror, p.doubts, err) }()
+	err = p.run(ctx, actions)
 	if err != nil && !failure.IsFull(err) || p.broken {
 		return err
 	}
@@ -154,10 +155,11 @@ func (p *Applier) finish(ctx context.Context) error {
 // FetchNew carries out those actions of a plan that fetch new content with a stated
 // hash, for as long as more returns true. What has to wait for its place is not
 // fetched, and nothing is recorded of what fails.
-func (p *Applier) FetchNew(ctx context.Context, actions iter.Seq2[plan.Action, error], more func() bool) error {
+func (p *Applier) FetchNew(ctx context.Context, actions iter.Seq2[plan.Action, error], more func() bool) (err error) {
+	defer func() { leaveDoubts(p.mirror, p.doubts, err) }()
 	p.Lost = func(*plan.Action, error) {}
 	p.Fetch.BeforeDeletions, p.Fetch.Still = true, more
-	err := p.run(ctx, func(yield func(plan.Action, error) bool) {
+	err = p.run(ctx, func(yield func(plan.Action, error) bool) {
 		for a, err := range onlyNew(actions) {
 			if !more() || (err != nil || content.HasKnown(a.Hashes) && !a.Conditional) && !yield(a, err) {
 				return
@@ -168,6 +170,13 @@ func (p *Applier) FetchNew(ctx context.Context, actions iter.Seq2[plan.Action, e
 		return err
 	}
 	return p.finish(ctx)
+}
+
+// leaveDoubts notes, after an error, that the intent names contents that are in doubt.
+func leaveDoubts(m *Mirror, in doubts, err error) {
+	if err != nil && len(in) > 0 {
+		m.LeftIntent()
+	}
 }
 
 // onlyNew yields the actions that fetch what is not held.

@@ -211,6 +211,7 @@ func (p *Applier) record(ctx context.Context, keep bool) error {
 	l := p.nextShipment(keep)
 	err := p.committer.save(ctx, l)
 	if p.intent = p.intent && !l.staleIntent; err != nil {
+		p.broken = true // the counts have what is not recorded
 		p.mirror.LeftIntent()
 	}
 	return err

@@ -71,12 +71,15 @@ func (p *Applier) removeBatch(ctx context.Context, batch []plan.Action) error {
 					p.full++
 				}
 				if ctx.Err() != nil || failure.IsFatal(err) || p.full >= maxDown && isDown(err) {
+					p.broken = true // what was removed is not recorded
+					p.mirror.LeftIntent()
 					return err
 				}
 				p.Recorder.fail(a, err)
 				continue
 			}
 		}
+		p.full = 0
 		p.Recorder.gone(a)
 	}
 	return p.record(ctx, true)

@@ -165,6 +165,7 @@ func (p *Applier) swap(ctx context.Context, s *swap, done map[string]bool) error
 	if err := p.mirror.Store.Commit(ctx, ws...); err != nil {
 		if n = committed(err); failure.IsFatal(err) || ctx.Err() != nil {
 			p.broken = true
+			p.mirror.LeftIntent()
 			return fmt.Errorf("store resources%s: %w", p.mirror.In, err) // the next run finishes it
 		}
 		drop(outcomes[n:]) // they are fetched again, which says what is wrong

@@ -172,6 +172,12 @@ func (r *Run) takeIn(ctx context.Context, more, broken bool) (again bool, err er
 	if err != nil {
 		return false, err
 	}
+	was := r.Set.Watermark
+	defer func() {
+		if err != nil {
+			r.Set.Watermark = was
+		}
+	}()
 	r.Set.Watermark, r.Set.Partial = s.Until, !s.Whole
 	h := next(r.Set.Harvest, &s)
 	switch {

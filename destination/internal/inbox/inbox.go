@@ -82,6 +82,7 @@ func (b *Box) Load(ctx context.Context, take func(set string, m *Message)) error
 	if _, err := saved.Load(ctx, b.journal, docNext, &next); err != nil {
 		return err
 	}
+	next = max(next, first) // of one that failed only the first was saved
 	b.mu.Lock()
 	b.low, b.next, b.there, b.bytes, b.held = first, next, map[int64]int64{}, 0, 0
 	b.mu.Unlock()

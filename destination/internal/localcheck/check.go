@@ -323,7 +323,14 @@ func (c *check) keepPending(ctx context.Context, b *journal.Batch) error {
 			if err != nil {
 				return err
 			}
-			if damaged[o.URI] {
+			if !damaged[o.URI] {
+				continue
+			}
+			w, _, err := desired.Decode(o.URI, string(o.Entry))
+			if err != nil {
+				return err
+			}
+			if !w.Gone || !w.Unconfirmed { // a deletion that was only notified does not repair the file
 				known[pendingKey{n, o.URI}] = true
 			}
 		}

@@ -3,6 +3,7 @@ package notification
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"lockstep/destination/internal/desired"
@@ -77,12 +78,43 @@ func (p *Pass) keepPending(ctx context.Context, now time.Time, all bool) error {
 	if len(b.Owe) == 0 {
 		return nil
 	}
-	p.look(fmt.Sprintf("%s announced, and not confirmed yet", wording.Plural(int64(len(b.Owe)), "deletion")))
+	work, err := p.owedWork(ctx, b.Owe)
+	if err != nil {
+		return err
+	}
+	b.Owe = slices.DeleteFunc(b.Owe, func(o journal.Owed) bool { return work[o.URI] })
+	p.look(fmt.Sprintf("%s announced, and not confirmed yet", wording.Plural(int64(len(p.claims)), "deletion")))
+	if len(b.Owe) == 0 {
+		return nil // the documents say what has happened to these
+	}
 	p.out.Pending += int64(len(b.Owe))
 	if err := p.Journal.Record(ctx, b); err != nil {
 		return fmt.Errorf("record pending deletions: %w", err)
 	}
 	return nil
+}
+
+// owedWork returns for which of the resources of claims there is pending work of the set other
+// than an unconfirmed deletion: what a notification says does not replace it.
+func (p *Pass) owedWork(ctx context.Context, claims []journal.Owed) (map[string]bool, error) {
+	work := make(map[string]bool, len(claims))
+	for i := range claims {
+		work[claims[i].URI] = false
+	}
+	for o, err := range p.Journal.Owed(ctx, p.Set.Number) {
+		if err != nil {
+			return nil, err
+		}
+		if _, claimed := work[o.URI]; !claimed {
+			continue
+		}
+		w, _, err := desired.Decode(o.URI, string(o.Entry))
+		if err != nil {
+			return nil, err
+		}
+		work[o.URI] = !w.Gone || !w.Unconfirmed
+	}
+	return work, nil
 }
 
 // StageConfirmed stages deletions that the Source has confirmed, and returns which

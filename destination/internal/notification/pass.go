@@ -53,6 +53,7 @@ type Pass struct {
 	out       follow.Pushed
 	limit     time.Time // later times cannot be known yet
 	announced []push.Announced
+	noted     map[push.Key]int   // indexes of announced
 	deletes   bool               // a deletion is staged
 	claims    []desired.Resource // deletions of resources that are held
 	confirmed map[push.Key]bool  // those that the Source confirms; nil: none was looked at
@@ -212,8 +213,26 @@ func (p *Pass) note(w *desired.Resource, t resourcesync.Datetime, now time.Time)
 	if at.After(p.out.Newest) {
 		p.out.Newest = at
 	}
-	p.announced = append(p.announced, push.Announced{Key: push.KeyOf(w.URI), Event: push.Event{At: t, Fingerprint: push.FingerprintOf(w, t), Gone: w.Gone, Fresh: at.After(p.Set.Watermark), Came: now}})
+	n := push.Announced{Key: push.KeyOf(w.URI), Event: push.Event{At: t, Fingerprint: push.FingerprintOf(w, t), Gone: w.Gone, Fresh: at.After(p.Set.Watermark), Came: now}}
+	switch i, known := p.noted[n.Key]; {
+	case known && p.announced[i].At.Compare(t) > 0:
+	case known:
+		p.announced[i] = n // of a resource the latest event counts, however often it is notified
+	case len(p.announced) >= mostAnnounced:
+		p.State.Unsure = true
+		p.look("more was notified than can be remembered")
+	default:
+		if p.noted == nil {
+			p.noted = map[push.Key]int{}
+		}
+		p.noted[n.Key] = len(p.announced)
+		p.announced = append(p.announced, n)
+	}
 }
+
+// mostAnnounced limits the resources whose events one pass remembers. Messages of a few MB can
+// name many millions of them.
+const mostAnnounced = 200_000
 
 // look requests a pull of the set; the first reason is kept.
 func (p *Pass) look(why string) {

@@ -94,6 +94,9 @@ func (s *Set) restart(ctx context.Context, a *apply.Applier, past *restore.State
 		s.Push.Reset(undone.Number, docs)
 	}
 	docs[saved.DocSet(undone.Number)] = saved.Encode(&undone)
+	if !s.Harvested {
+		s.State.Complete = false // until the comparison is done, also in another turn of this run
+	}
 	waiting := s.pending()
 	a.Recorder.Owing, err = waiting.Discard(ctx, docs)
 	return err

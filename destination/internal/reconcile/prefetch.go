@@ -35,7 +35,7 @@ func (s *Set) Prefetch() *Prefetch {
 	r := s.Run
 	switch {
 	case r.Mirror.Share != nil, r.DryRun, r.Past, r.Adopt, r.Replace, r.Via == report.ViaDump, r.Via != report.ViaList && s.State.Dump != "",
-		r.Counts[s.State.Number] > 0, s.Harvested, s.Final, apply.TakesNoContent(r.Mirror.Store), !r.Selects.IsIndependent():
+		r.Counts[s.State.Number] > 0, s.Harvested, s.Final, s.Push.HasEvents(), apply.TakesNoContent(r.Mirror.Store), !r.Selects.IsIndependent():
 		return nil
 	}
 	a := &Prefetch{run: r, set: *s}

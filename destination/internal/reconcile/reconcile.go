@@ -156,7 +156,7 @@ func (s *Set) Apply(ctx context.Context, w Work) (again bool, err error) {
 		return false, err
 	}
 	if w.Past == nil {
-		s.State.Ripen(p.Ripe(), r.Now, w.Mode == report.ModeBaseline)
+		s.State.Ripen(p.Ripe(), r.Now, w.Mode == report.ModeBaseline && w.Files)
 	}
 	withoutAdopted(&total, &found)
 	if w.Mode == report.ModeBaseline && w.Files {

@@ -207,8 +207,9 @@ func (m *Mirror) Begin(ctx context.Context) error {
 	if m.begun {
 		return nil
 	}
-	m.begun = true
-	return m.Journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocOpen: []byte("{}"), saved.DocMirror: saved.Encode(m.Source)}})
+	err := m.Journal.Record(ctx, journal.Batch{Save: map[string][]byte{saved.DocOpen: []byte("{}"), saved.DocMirror: saved.Encode(m.Source)}})
+	m.begun = err == nil
+	return err
 }
 
 // Close removes unfinished downloads that are no longer needed, and records that the
