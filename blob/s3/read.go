@@ -58,7 +58,13 @@ func (b *Bucket) Stat(ctx context.Context, name string) (blob.Info, error) {
 	if err != nil {
 		return blob.Info{}, b.fail("stat", key, missing(err))
 	}
-	return describe(name, o), nil
+	info := describe(name, o)
+	if o.Size < 0 { // the answer does not state its length
+		if info, _, err = b.first(ctx, name, key); err != nil {
+			return blob.Info{}, b.fail("stat", key, missing(err))
+		}
+	}
+	return info, nil
 }
 
 // stat requests the header of an object. The answer has no body that could
@@ -132,10 +138,34 @@ func (b *Bucket) first(ctx context.Context, name, key string) (info blob.Info, d
 		return blob.Info{}, nil, err
 	}
 	defer body.Close() // only read from
-	if o.Size <= int64(b.opts.Memory) {
+	switch {
+	case o.Size < 0:
+		if data, err = readRest(body, b.opts.Memory); err == nil {
+			o.Size = int64(len(data))
+		}
+	case o.Size <= int64(b.opts.Memory):
 		data, err = readBody(body, o.Size)
 	}
-	return describe(name, o), data, err
+	if err != nil {
+		return blob.Info{}, nil, err
+	}
+	return describe(name, o), data, nil
+}
+
+// errNoLength reports an answer without the length of an object that is too large to be read
+// at once: nothing says where it ends.
+var errNoLength = errors.New("the service does not state the length of the object")
+
+// readRest reads a body whose length is not stated, of at most most bytes.
+func readRest(body io.Reader, most int) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(body, int64(most)+1))
+	switch {
+	case err != nil:
+		return nil, &brokenError{fmt.Errorf("the answer broke off after %d bytes: %w", len(data), err)}
+	case len(data) > most:
+		return nil, errNoLength
+	}
+	return data, nil
 }
 
 // readBody reads exactly size bytes.
