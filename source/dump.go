@@ -144,16 +144,9 @@ func (s *Source) dumped(set *Set) dump.Set {
 	}
 }
 
-// How often, and after which waits, a resource is looked up again that is being replaced while
-// a package is built.
-const (
-	replacedTries = 50
-	replacedWait  = 20 * time.Millisecond
-)
-
-// newest returns what opens the bitstreams of a set, whose Capability List is list, for packages. For a resource that is being
-// replaced it opens the newest one, whose bytes then are not those that the record describes:
-// one such resource must not keep others from being packed.
+// newest returns a function that opens the bitstreams of a set, whose Capability List is list, for
+// packages. Of a resource that is being replaced it opens the newest bitstream, which is not the one
+// that the record describes: one such resource must not keep others from being packed.
 func newest(set *Set, in catalog.Catalog, list string) func(context.Context, *catalog.Record) (io.ReadCloser, error) {
 	if set.Bitstream == nil {
 		return nil
@@ -161,11 +154,11 @@ func newest(set *Set, in catalog.Catalog, list string) func(context.Context, *ca
 	return func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 		for try := 1; ; try++ {
 			content, err := set.Bitstream(ctx, r)
-			if !errors.Is(err, ErrReplaced) || try == replacedTries {
+			if !errors.Is(err, ErrReplaced) || try == serve.ReplacedTries {
 				return content, err
 			}
 			if try > 1 { // the first time its record may be there already
-				if err := sleep.For(ctx, replacedWait); err != nil {
+				if err := sleep.For(ctx, serve.ReplacedWait); err != nil {
 					return nil, err
 				}
 			}

@@ -208,7 +208,7 @@ func (s *Session) hand(ctx context.Context) {
 func (s *Session) nextOwn() *plan.Action {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	full := ""
+	full := "" // the last host that has no room, from the second action on
 	for i, q := range s.queue[:min(len(s.queue), lookAhead)] {
 		if q.host == full && i > 0 {
 			continue

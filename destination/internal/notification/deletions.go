@@ -94,8 +94,8 @@ func (p *Pass) keepPending(ctx context.Context, now time.Time, all bool) error {
 	return nil
 }
 
-// owedWork returns for which of the resources of claims there is pending work of the set other
-// than an unconfirmed deletion: what a notification says does not replace it.
+// owedWork returns which of the announced deletions are of resources with other pending work of
+// the set: what a notification says does not replace that.
 func (p *Pass) owedWork(ctx context.Context, claims []journal.Owed) (map[string]bool, error) {
 	work := make(map[string]bool, len(claims))
 	for i := range claims {

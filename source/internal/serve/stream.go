@@ -44,8 +44,8 @@ var ErrReplaced = errors.New("the resource is being replaced")
 // How often, and after which waits, a resource is looked up again that is being replaced:
 // its record follows within milliseconds.
 const (
-	replacedTries = 50
-	replacedWait  = 20 * time.Millisecond
+	ReplacedTries = 50
+	ReplacedWait  = 20 * time.Millisecond
 )
 
 // streamCurrent answers with the bytes of the resource at rel, as soon as its record
@@ -56,10 +56,10 @@ func (h *handler) streamCurrent(w http.ResponseWriter, r *http.Request, set *Set
 		if err == nil {
 			err = h.streamRecord(w, r, set, record, rel, v)
 		}
-		if !errors.Is(err, ErrReplaced) || try == replacedTries {
+		if !errors.Is(err, ErrReplaced) || try == ReplacedTries {
 			return err
 		}
-		wait := time.NewTimer(replacedWait)
+		wait := time.NewTimer(ReplacedWait)
 		select {
 		case <-wait.C:
 		case <-r.Context().Done():
