@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"lockstep/internal/private"
@@ -152,37 +153,56 @@ func (b *backup) about() error {
 	return err
 }
 
-// directory writes the files, the databases, and the files that are new since.
+// directory writes the files, the databases, and the files that are new since, until there are no databases that
+// were not written: other processes may create some meanwhile.
 func (b *backup) directory(ctx context.Context) error {
-	if err := b.files(ctx); err != nil {
-		return err
+	copied := map[string]bool{}
+	for {
+		databases, err := b.files(ctx)
+		databases = slices.DeleteFunc(databases, func(rel string) bool { return copied[rel] })
+		if err == nil && len(databases) == 0 && b.result.Databases == 0 {
+			err = ErrNoState // they were removed meanwhile
+		}
+		if err != nil || len(databases) == 0 {
+			return err
+		}
+		sortDatabases(databases)
+		for _, rel := range databases {
+			copied[rel] = true
+			if err := b.copyDatabase(ctx, rel); err != nil {
+				return err
+			}
+		}
 	}
-	for _, rel := range b.place.Databases {
-		copied := filepath.Join(b.temp, "database")
-		if err := sqlite.Snapshot(ctx, filepath.Join(b.place.Dir, filepath.FromSlash(rel)), copied); err != nil {
-			return err
-		}
-		if err := b.member(rel, copied); err != nil {
-			return err
-		}
-		if err := os.Remove(copied); err != nil {
-			return err
-		}
-		b.result.Databases++
-	}
-	return b.files(ctx)
 }
 
-// files writes the files that were not written yet, or have changed since: not a content that became smaller,
-// because the rest of it may be in use by a database that was copied meanwhile.
-func (b *backup) files(ctx context.Context) error {
-	databases := map[string]bool{}
-	for _, rel := range b.place.Databases {
-		databases[rel] = true
+// copyDatabase writes a database as it is at one instant, or nothing if it was removed meanwhile.
+func (b *backup) copyDatabase(ctx context.Context, rel string) error {
+	file, copied := filepath.Join(b.place.Dir, filepath.FromSlash(rel)), filepath.Join(b.temp, "database")
+	if err := sqlite.Snapshot(ctx, file, copied); err != nil {
+		if _, gone := os.Lstat(file); errors.Is(gone, fs.ErrNotExist) {
+			return nil
+		}
+		return err
 	}
-	return b.place.walk(func(rel string, d fs.DirEntry) error {
-		if err := ctx.Err(); err != nil || databases[rel] {
+	if err := b.member(rel, copied); err != nil {
+		return err
+	}
+	b.result.Databases++
+	return os.Remove(copied)
+}
+
+// files writes the files that were not written yet, or have changed since, and returns the databases, which it does not
+// write: their logs are not in the copy. It leaves out a content that became smaller, because the rest of it may be in
+// use by a database that was copied meanwhile.
+func (b *backup) files(ctx context.Context) (databases []string, err error) {
+	err = b.place.walk(func(rel string, d fs.DirEntry) error {
+		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if isDatabase(rel) && !d.IsDir() {
+			databases = append(databases, rel)
+			return nil
 		}
 		info, err := d.Info()
 		if errors.Is(err, fs.ErrNotExist) {
@@ -207,6 +227,7 @@ func (b *backup) files(ctx context.Context) error {
 		}
 		return err
 	})
+	return databases, err
 }
 
 // member writes a file under a name. What is appended meanwhile is left out.

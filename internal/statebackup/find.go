@@ -56,8 +56,13 @@ func Find(dir string) (*Place, error) {
 	case len(p.Databases) == 0:
 		return nil, fmt.Errorf("%s: %w", dir, ErrNoState)
 	}
-	slices.SortFunc(p.Databases, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
+	sortDatabases(p.Databases)
 	return p, nil
+}
+
+// sortDatabases brings databases into the order in which they are copied.
+func sortDatabases(databases []string) {
+	slices.SortFunc(databases, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 }
 
 // rank orders databases: what a mirror has harvested is copied after the mirror, whose position in it is then not one

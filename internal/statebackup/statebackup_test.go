@@ -192,6 +192,48 @@ func TestContentsShrink(t *testing.T) {
 	}
 }
 
+// TestDatabasesAppear: a database that appears while others are copied is in the backup with what is in its log, and one
+// that disappears is left out.
+func TestDatabasesAppear(t *testing.T) {
+	t.Parallel()
+	dir, _ := newState(t, "catalog.db")
+	gone := filepath.Join(dir, "upstreams", "set", "gone", ".lockstep", "state.db")
+	fresh := filepath.Join(dir, "upstreams", "set", "fresh", ".lockstep", "state.db")
+	create := func(name string) *sqlite.DB {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Error(err)
+		}
+		db, err := sqlite.Open(name)
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		return db
+	}
+	if err := create(gone).Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx := hook{t.Context(), sync.OnceFunc(func() {
+		if db := create(fresh); db != nil {
+			t.Cleanup(func() { _ = db.Close() })
+			put(t, db, "fresh", 100)
+		}
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, "hub.db"), nil, 0o600), os.RemoveAll(filepath.Dir(gone))); err != nil {
+			t.Error(err)
+		}
+	})}
+	file, target := filepath.Join(t.TempDir(), "backup.tar.gz"), filepath.Join(t.TempDir(), "state")
+	if r, err := statebackup.Backup(ctx, dir, file, now); err != nil || r.Databases != 3 {
+		t.Fatalf("wrote %+v, %v", r, err)
+	}
+	if r, err := statebackup.Restore(t.Context(), file, target, now); err != nil || r.Databases != 3 {
+		t.Fatalf("restored %+v, %v", r, err)
+	}
+	if n := resources(t, filepath.Join(target, "upstreams", "set", "fresh", ".lockstep", "state.db")); n != 100 {
+		t.Errorf("restored %d resources of the database that appeared", n)
+	}
+}
+
 // TestMirror: of a mirror the state is backed up, and restored beside its files.
 func TestMirror(t *testing.T) {
 	t.Parallel()
