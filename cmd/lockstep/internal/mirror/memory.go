@@ -79,9 +79,8 @@ func openMemory(ctx context.Context, place stateplace.Place, dest, command strin
 	if place.InDatabase() {
 		return m, m.openShared(ctx, place, dest, command, log)
 	}
-	own := mirrordir.State(place.Dir)
-	if err := nameStateOf(own, dest); err != nil {
-		return nil, fmt.Errorf("open the state: %w", err)
+	if err := nameStateOf(place.Dir, dest); err != nil {
+		return nil, err
 	}
 	db, err := sqlite.Open(database(place.Dir))
 	if err != nil {
@@ -180,14 +179,20 @@ func belongs(state, whose, dest string) error {
 	return term.Usage(fmt.Errorf("--state %s belongs to %s, not to %s", state, whose, dest), "give each mirror its own --state")
 }
 
-// nameStateOf records which mirror the state in own belongs to. A
-// killed process must not leave part of a name.
-func nameStateOf(own, dest string) error {
-	path := filepath.Join(own, StateOf)
-	if _, err := os.Stat(path); err == nil {
-		return nil // checkStateOf has read it
+// nameStateOf records which mirror the state in a directory, which is locked, belongs to: an earlier checkStateOf may be
+// outdated. A killed process must not leave part of a name.
+func nameStateOf(state, dest string) error {
+	if err := checkStateOf(state, dest); err != nil {
+		return err
 	}
-	return private.Replace(path, []byte(dest+"\n"))
+	path := filepath.Join(mirrordir.State(state), StateOf)
+	if _, err := os.Stat(path); err == nil {
+		return nil // it is this name
+	}
+	if err := private.Replace(path, []byte(dest+"\n")); err != nil {
+		return fmt.Errorf("open the state: %w", err)
+	}
+	return nil
 }
 
 // nameJournalOf records which mirror a journal belongs to, so that a copy of it says that.
