@@ -139,7 +139,8 @@ func (a *auditor) read(ctx context.Context) (err error) {
 			return err
 		}
 		a.exam.Plain = s.state.Source.Found == nil
-		a.exam.Marks = audit.Marks{Store: d.store, Journal: d.journal, Keep: s.state.Keep, Counts: s.state.Counts, Known: maps.Clone(s.state.Source.Numbers)}
+		a.exam.Marks = audit.Marks{Store: d.store, Journal: d.journal, Keep: s.state.Keep, Counts: s.state.Counts, Known: maps.Clone(s.state.Source.Numbers),
+			Offered: s.state.Source.OfferedNumbers()}
 		return nil
 	}
 	known, err := s.state.Read(ctx)

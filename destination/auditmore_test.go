@@ -403,6 +403,40 @@ func TestFixOneSet(t *testing.T) {
 	m.same()
 }
 
+// TestFixOfSeveralSets: a resource of two sets whose row is dropped, because its path is occupied, stays in the set that
+// the repair did not read.
+func TestFixOfSeveralSets(t *testing.T) {
+	t.Parallel()
+	s, m := seeded(t, style{})
+	s.twoSets()
+	m.mustSync()
+	if err := os.Remove(m.path("d/f0")); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, m.path("d/f0/notes"), "the user's")
+	m.opts.Sets = []string{s.url("/two/capabilitylist.xml")}
+	if a, err := m.fix(); err != nil || !a.InSync {
+		t.Fatalf("%v, %+v", err, a)
+	}
+	m.opts.Sets = nil
+	m.mustSyncBeside()
+	if a := m.audit(); !a.InSync || a.Resources != 20 {
+		t.Errorf("after the repair: %+v", a)
+	}
+	s.mu.Lock()
+	s.now = s.now.Add(time.Hour)
+	gone := s.files["/d/f0"]
+	delete(s.files, "/d/f0")
+	list, _ := s.document("/rs/resourcelist.xml")
+	s.files["/d/f0"] = gone
+	s.mu.Unlock()
+	s.replace("/two/resourcelist.xml", list)
+	m.mustSyncBeside()
+	if f := m.files(); f["d/f0%~-"] != "content 0" {
+		t.Errorf("a resource that one of its sets still has was deleted: %v", f)
+	}
+}
+
 // TestFixNotBack does not repair a mirror from a Source that went back in time.
 func TestFixNotBack(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/history"
+	"lockstep/destination/internal/localcheck"
 	"lockstep/destination/internal/plan"
 	"lockstep/destination/internal/reserve"
 	"lockstep/destination/internal/saved"
@@ -19,8 +20,8 @@ const maxMarks = 4096
 
 // The repair is done by an ordinary run. While the audit reads files, it marks
 // damaged ones in the Journal: it puts their rows in doubt, so that any
-// comparison takes them for another version, and adds them to the set's pending
-// work, so that the next run fetches them if this one is killed. Then a run
+// comparison takes them for another version, and adds them to the pending
+// work of all their sets, so that the next run of each fetches them. Then a run
 // compares everything, under the guards that apply to every run. Nothing that
 // deletes is added to the pending work: the list that the run reads says what
 // is to be deleted.
@@ -32,8 +33,10 @@ type Marks struct {
 	Keep    *history.Keeper
 	Counts  saved.Counts
 	Known   map[string]int // numbers of the sets the Journal knows, by URI
+	Offered map[int]bool   // numbers of the sets that the Source offered last
 
-	batch journal.Batch // not yet in the Journal
+	batch  journal.Batch // not yet in the Journal
+	others journal.Batch // what becomes pending for sets other than the one whose file was examined
 }
 
 // Add marks a damaged file of a set.
@@ -51,7 +54,12 @@ func (m *Marks) Add(ctx context.Context, set *saved.Set, act *plan.Action, f *re
 		cause := "an audit found it " + string(f.Kind)
 		m.batch.Owe = append(m.batch.Owe, journal.Owed{Set: set.Number, URI: w.URI, Entry: w.Append(nil), Cause: cause})
 	}
-	if len(m.batch.Put)+len(m.batch.Drop)+len(m.batch.Owe) < maxMarks {
+	for _, n := range act.Held.Sets { // the run may not read them, or not get that far
+		if n != set.Number && m.Offered[n] {
+			m.others.Owe = append(m.others.Owe, journal.Owed{Set: n, URI: act.URI, Entry: localcheck.Entry(&act.Held), Cause: "an audit found it " + string(f.Kind)})
+		}
+	}
+	if len(m.batch.Put)+len(m.batch.Drop)+len(m.batch.Owe)+len(m.others.Owe) < maxMarks {
 		return nil
 	}
 	return m.Flush(ctx)
@@ -88,11 +96,15 @@ func (m *Marks) doubt(ctx context.Context, h journal.Held, f *report.Finding) er
 
 // Flush records the marks in the Journal.
 func (m *Marks) Flush(ctx context.Context) error {
-	b := m.batch
+	b, others := m.batch, m.others
 	if len(b.Put)+len(b.Drop)+len(b.Owe) == 0 {
 		return nil
 	}
-	m.batch = journal.Batch{}
+	m.batch, m.others = journal.Batch{}, journal.Batch{}
+	if err := localcheck.KeepPending(ctx, m.Journal, &others); err != nil {
+		return err
+	}
+	b.Owe = append(b.Owe, others.Owe...)
 	if len(b.Drop) > 0 {
 		b.Save = map[string][]byte{saved.DocCounts: saved.Encode(m.Counts)}
 	}

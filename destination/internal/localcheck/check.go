@@ -258,11 +258,7 @@ func (c *check) repair(ctx context.Context, l *look) error {
 	if moved != "" {
 		c.m.Warn(h.URI, fmt.Sprintf("%s: what was in its place was moved to %s", fetch.Printable(h.URI), moved))
 	}
-	w := desired.Resource{URI: h.URI, Length: h.Length, Hashes: h.Hashes, Undescribed: true, Rank: desired.Rank{Class: desired.Pending}}
-	if !h.Lastmod.IsZero() {
-		w.Lastmod = resourcesync.NewDatetime(h.Lastmod)
-	}
-	entry := w.Append(nil)
+	entry := Entry(&h)
 	for _, n := range sets {
 		c.marks.Owe = append(c.marks.Owe, journal.Owed{Set: n, URI: h.URI, Entry: entry, Cause: what})
 	}
@@ -278,6 +274,15 @@ func (c *check) repair(ctx context.Context, l *look) error {
 	return c.flush(ctx, false)
 }
 
+// Entry returns the pending entry of a damaged file: only the Journal says what it should be.
+func Entry(h *journal.Held) []byte {
+	w := desired.Resource{URI: h.URI, Length: h.Length, Hashes: h.Hashes, Undescribed: true, Rank: desired.Rank{Class: desired.Pending}}
+	if !h.Lastmod.IsZero() {
+		w.Lastmod = resourcesync.NewDatetime(h.Lastmod)
+	}
+	return w.Append(nil)
+}
+
 // flush records the changed rows if there are many of them or all is set.
 func (c *check) flush(ctx context.Context, all bool) error {
 	n := len(c.marks.Put) + len(c.marks.Drop) + len(c.marks.Owe)
@@ -289,7 +294,7 @@ func (c *check) flush(ctx context.Context, all bool) error {
 	if c.m.DryRun {
 		return nil
 	}
-	if err := c.keepPending(ctx, &b); err != nil {
+	if err := KeepPending(ctx, c.m.Journal, &b); err != nil {
 		return err
 	}
 	if len(b.Drop) > 0 {
@@ -304,9 +309,9 @@ func (c *check) flush(ctx context.Context, all bool) error {
 	return nil
 }
 
-// keepPending removes from b the changes that would replace work that is already
+// KeepPending removes from b the changes that would replace work that is already
 // pending, which may be for a newer version than the damaged one.
-func (c *check) keepPending(ctx context.Context, b *journal.Batch) error {
+func KeepPending(ctx context.Context, j journal.Journal, b *journal.Batch) error {
 	known := map[pendingKey]bool{}
 	asked := map[int]bool{}
 	for i := range b.Owe {
@@ -319,7 +324,7 @@ func (c *check) keepPending(ctx context.Context, b *journal.Batch) error {
 		for k := range b.Owe {
 			damaged[b.Owe[k].URI] = true
 		}
-		for o, err := range c.m.Journal.Owed(ctx, n) {
+		for o, err := range j.Owed(ctx, n) {
 			if err != nil {
 				return err
 			}
