@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,20 +167,25 @@ func (s *set) compareAll(ctx context.Context) (doubts []doubt, err error) {
 	for range s.visitor.Settings.Jobs {
 		wg.Go(func() {
 			for one := range work {
-				found := s.resource(ctx, &one, &mu)
+				found, seen := s.resource(ctx, &one, &mu)
 				if on := s.visitor.Settings.OnResource; on != nil && ctx.Err() == nil {
 					on(ctx, &one.entry)
 				}
 				mu.Lock()
-				s.visitor.Collector.Report.Resources++
-				if len(found) > 0 && len(doubts) < visit.MaxDoubts {
-					doubts = append(doubts, doubt{sampled: one, findings: found})
+				switch r := s.visitor.Collector.Report; {
+				case len(found) > 0 && len(doubts) == visit.MaxDoubts:
+					r.Unseen++ // whether it has changed is not looked up
+				case seen:
+					r.Resources++
+					if len(found) > 0 {
+						doubts = append(doubts, doubt{sampled: one, findings: found})
+					}
 				}
 				mu.Unlock()
 			}
 		})
 	}
-	err = s.feed(ctx, work)
+	err = s.feed(ctx, work, &mu)
 	close(work)
 	wg.Wait()
 	if ctx.Err() != nil {
@@ -188,8 +194,9 @@ func (s *set) compareAll(ctx context.Context) (doubts []doubt, err error) {
 	return doubts, err
 }
 
-// feed sends the sample: the chosen resources, or all of them for SampleAll.
-func (s *set) feed(ctx context.Context, work chan<- sampled) error {
+// feed sends the sample: the chosen resources, or all of them for SampleAll. A list that cannot be read again is
+// reported while mu is held: its resources are not compared.
+func (s *set) feed(ctx context.Context, work chan<- sampled, mu *sync.Mutex) error {
 	send := func(one sampled) {
 		select {
 		case work <- one:
@@ -206,6 +213,20 @@ func (s *set) feed(ctx context.Context, work chan<- sampled) error {
 		err := s.again(ctx, uri, func(doc *document, at func() string, e *resourcesync.Entry) {
 			send(sampled{*e, doc.uri, at()})
 		})
+		mu.Lock()
+		switch {
+		case errors.Is(err, opener.ErrUnseen):
+			s.visitor.Collector.Report.Unseen++
+			err = nil
+		case visit.IsMissing(err):
+			rule, in := "RS-IDX-06", s.listURI
+			if uri == s.listURI {
+				rule, in = "RS-CL-06", cmp.Or(s.uri, uri)
+			}
+			s.visitor.Collector.In(in).Errorf(rule, "", "%s was read, but its resources could not be compared: when it was read again, %v", uri, err)
+			err = nil
+		}
+		mu.Unlock()
 		if err != nil {
 			return err
 		}
@@ -216,18 +237,15 @@ func (s *set) feed(ctx context.Context, work chan<- sampled) error {
 // again reads a document once more, without findings. After a broken connection
 // it tries a few times: each entry may then be passed several times.
 func (s *set) again(ctx context.Context, uri string, each eachFunc) error {
-	for range visit.MaxAttempts {
+	for attempt := 1; ; attempt++ {
 		doc, err := s.quiet(uri).document(ctx, uri, each)
-		switch {
-		case errors.Is(err, opener.ErrUnseen):
-			return nil
-		case err != nil && !visit.IsMissing(err):
+		if err == nil && !doc.whole {
+			err = visit.Missing(uri, errors.New("it cannot be read to its end"))
+		}
+		if !visit.IsMissing(err) || errors.Is(err, fs.ErrNotExist) || attempt == visit.MaxAttempts {
 			return err
-		case errors.Is(err, fs.ErrNotExist), err == nil && doc.whole:
-			return nil
 		}
 	}
-	return nil
 }
 
 // newestChanges returns the last change of each doubtful resource in the current
@@ -250,7 +268,7 @@ func (s *set) newestChanges(ctx context.Context, doubts []doubt) (map[string]*re
 				newest[e.Loc] = new(*e)
 			}
 		})
-		if err != nil {
+		if err != nil && !visit.IsMissing(err) && !errors.Is(err, opener.ErrUnseen) { // otherwise the doubts remain
 			return nil, err
 		}
 	}
@@ -272,7 +290,7 @@ func (s *set) reconsider(ctx context.Context, doubts []doubt) (left []doubt, err
 		if e := newest[d.entry.Loc]; e != nil && (s.facts.list == nil || e.EventTime().Time().UnixNano() >= s.facts.list.from) {
 			now.entry = *e
 		}
-		if found := s.resource(ctx, &now, &mu); len(found) > 0 {
+		if found, _ := s.resource(ctx, &now, &mu); len(found) > 0 {
 			left = append(left, doubt{d.sampled, found, d.lastKnown})
 		}
 	}
@@ -281,8 +299,8 @@ func (s *set) reconsider(ctx context.Context, doubts []doubt) (left []doubt, err
 
 // resource compares one resource with its description. It returns the
 // differences that a change of the resource may explain; the others are filed
-// as findings at once, while mu is held.
-func (s *set) resource(ctx context.Context, one *sampled, mu *sync.Mutex) (doubts []finding.Finding) {
+// as findings at once, while mu is held. seen is false if the resource cannot be looked at from here.
+func (s *set) resource(ctx context.Context, one *sampled, mu *sync.Mutex) (doubts []finding.Finding, seen bool) {
 	e := &one.entry
 	doubtful := func(rule, format string, args ...any) {
 		doubts = append(doubts, finding.Finding{Rule: rule, Level: finding.Error, Document: one.doc, Location: one.at, Message: e.Loc + ": " + fmt.Sprintf(format, args...)})
@@ -293,21 +311,21 @@ func (s *set) resource(ctx context.Context, one *sampled, mu *sync.Mutex) (doubt
 		mu.Lock()
 		s.visitor.Collector.Report.Unseen++
 		mu.Unlock()
-		return nil
+		return nil, false
 	case ctx.Err() != nil:
-		return nil
+		return nil, true
 	case e.Change == resourcesync.Deleted:
 		if err == nil {
 			visit.Discard(a.Body)
 			doubtful("RS-RL-08", "deleted at %s according to the Change List, but still there", e.Datetime)
 		}
-		return doubts
+		return doubts, true
 	case errors.Is(err, fs.ErrNotExist):
 		doubtful("RS-RL-08", "listed, but nothing is there")
-		return doubts
+		return doubts, true
 	case err != nil:
 		doubtful("RS-RL-08", "listed, but %v", err)
-		return doubts
+		return doubts, true
 	}
 	defer a.Body.Close() // read as far as needed
 	h := e.Hashes.NewHasher()
@@ -319,7 +337,7 @@ func (s *set) resource(ctx context.Context, one *sampled, mu *sync.Mutex) (doubt
 	}
 	n, err := io.Copy(h, io.LimitReader(visit.Until(ctx, a.Body), limit+1))
 	if ctx.Err() != nil {
-		return nil // the run ends
+		return nil, true // the run ends
 	}
 	_, differs := e.Hashes.Compare(h.Sum())
 	switch {
@@ -337,7 +355,7 @@ func (s *set) resource(ctx context.Context, one *sampled, mu *sync.Mutex) (doubt
 		defer mu.Unlock()
 		s.answered(ctx, one, a)
 	}
-	return doubts
+	return doubts, true
 }
 
 // answered compares the headers of an answer with the description of a

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"lockstep/validate"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 	"lockstep/validate/validatetest"
 )
@@ -116,6 +118,73 @@ func TestChangedResource(t *testing.T) {
 	}
 }
 
+// TestListGone: if a list cannot be read again, its resources are not compared, and the report says that.
+func TestListGone(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		again  func(a *opener.Answer, err error) (*opener.Answer, error)
+		rules  string
+		unseen int
+	}{
+		{"gone", func(*opener.Answer, error) (*opener.Answer, error) { return nil, fs.ErrNotExist }, "RS-IDX-06", 0},
+		{"cut", func(a *opener.Answer, err error) (*opener.Answer, error) {
+			a.Body = io.NopCloser(io.LimitReader(a.Body, 300))
+			return a, err
+		}, "RS-IDX-06", 0},
+		{"unseen", func(*opener.Answer, error) (*opener.Answer, error) { return nil, opener.ErrUnseen }, "", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := goodSite(t)
+			var mu sync.Mutex
+			read := false
+			open := func(ctx context.Context, r opener.Request) (*opener.Answer, error) {
+				a, err := s.open(ctx, r)
+				mu.Lock()
+				defer mu.Unlock()
+				if !strings.HasSuffix(r.URI, "/list-1.xml") {
+					return a, err
+				}
+				if !read {
+					read = true
+					return a, err
+				}
+				return tt.again(a, err)
+			}
+			r, err := validate.Source(t.Context(), open, base+".well-known/resourcesync", validate.Options{Sample: validate.SampleAll, Settle: time.Millisecond, TempDir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var rules []string
+			for _, f := range r.Findings {
+				rules = append(rules, f.Rule)
+			}
+			if got := strings.Join(rules, " "); got != tt.rules || r.Unseen != tt.unseen {
+				t.Errorf("rules %q, %d unseen, want %q, %d: %v", got, r.Unseen, tt.rules, tt.unseen, r.Findings)
+			}
+		})
+	}
+}
+
+// TestManyDoubts: resources that differ, and that are too many to look for their changes, are not said to be compared.
+func TestManyDoubts(t *testing.T) {
+	t.Parallel()
+	const more = 5
+	s := goodSite(t)
+	s.texts["rs/maps/resourcelist.xml"] = manyEntries(strconv.Itoa(visit.MaxDoubts + more))
+	open := func(ctx context.Context, r opener.Request) (*opener.Answer, error) {
+		if r.Resource || strings.HasSuffix(r.URI, "capabilitylist.xml") {
+			return nil, fs.ErrNotExist
+		}
+		return s.open(ctx, r)
+	}
+	r, err := validate.Source(t.Context(), open, base+"rs/maps/resourcelist.xml", validate.Options{Sample: validate.SampleAll, TempDir: t.TempDir()})
+	if err != nil || r.Resources != visit.MaxDoubts || r.Unseen != more || r.Errors != visit.MaxDoubts+1 {
+		t.Errorf("%d compared, %d unseen, %d errors, %v", r.Resources, r.Unseen, r.Errors, err)
+	}
+}
+
 // TestSample: of many resources the requested number is checked, and the same
 // ones for the same seed.
 func TestSample(t *testing.T) {
@@ -138,7 +207,7 @@ func TestSample(t *testing.T) {
 			return s.open(ctx, r)
 		}
 		r, err := validate.Source(t.Context(), open, base+"rs/maps/resourcelist.xml", validate.Options{Sample: 10, Seed: seed, Jobs: 1, TempDir: t.TempDir()})
-		if err != nil || len(chosen) != 10 || r.Unseen != 10 || seed != 0 && r.Seed != seed || r.Seed == 0 {
+		if err != nil || len(chosen) != 10 || r.Unseen != 10 || r.Resources != 0 || seed != 0 && r.Seed != seed || r.Seed == 0 {
 			t.Fatalf("%d chosen, error %v, report %+v", len(chosen), err, *r)
 		}
 		return strings.Join(chosen, " ")
