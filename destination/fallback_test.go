@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -403,6 +404,43 @@ func TestPackagesForMissingResources(t *testing.T) {
 				if r, err := m.sync(); !errors.Is(err, destination.ErrIncomplete) || r.Failed != 1 || run > 0 && s.packageGets() > 0 {
 					t.Errorf("run %d: %v, %s, %d requests for packages", run, err, counts(r), s.packageGets())
 				}
+			}
+		})
+	}
+}
+
+// TestPackagesUnavailableForATime: a dump whose packages could not be read is searched again by the next run, although
+// it has not changed.
+func TestPackagesUnavailableForATime(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{"packages": ".zip", "packages with copies of their manifests": ".zip", "dump": "/rs/changedump.xml"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, style{dumpStyle: dumpStyle{changeDump: true, each: 50, copies: strings.Contains(name, "copies")}})
+			m := newMirror(t, s)
+			fill(s, 9)
+			m.mustSync()
+			s.put("/d/001", "changed")
+			s.makeDump()
+			var asked atomic.Int64
+			var up atomic.Bool
+			s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+				switch {
+				case r.URL.Path == "/d/001":
+					w.WriteHeader(http.StatusGone)
+				case !up.Load() && strings.HasSuffix(r.URL.Path, path) && (path == ".zip" || asked.Add(1) > 1): // the first request shows that it has changed
+					w.WriteHeader(http.StatusServiceUnavailable)
+				default:
+					return false
+				}
+				return true
+			})
+			if r, err := m.sync(); !errors.Is(err, destination.ErrIncomplete) || r.Failed != 1 {
+				t.Fatalf("the first run: %v, %s", err, counts(r))
+			}
+			up.Store(true)
+			if r := m.mustSync(); r.By.Package != 1 {
+				t.Errorf("by %+v, %q", r.By, r.Warnings)
 			}
 		})
 	}

@@ -127,7 +127,7 @@ func (w *Methods) unpackAll(ctx context.Context) error {
 			defer room.Release(weight)
 			job := jobOf(&ref, wanted)
 			job.Shelf = &w.Packages.Shelf
-			p.get(ctx, job)
+			w.Packages.NoteFailure(p.get(ctx, job))
 			return nil
 		})
 	}

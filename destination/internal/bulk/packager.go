@@ -59,7 +59,9 @@ func newPackager(o *dump.Opener, f *transfer.Fetcher, done func(transfer.Outcome
 // available, or only the hash of the package verifies its contents, the whole
 // package is first written to a temporary file. A package that turns out not to
 // match its dump is not used.
-func (p *packager) get(ctx context.Context, job *packageJob) {
+//
+// It returns why the content of the first of those that are passed to single was not obtained.
+func (p *packager) get(ctx context.Context, job *packageJob) error {
 	u := &unpacking{packager: p, job: job, left: job.Wanted}
 	u.vouch()
 	for try := 0; len(u.left) > 0 && ctx.Err() == nil; try++ {
@@ -77,6 +79,7 @@ func (p *packager) get(ctx context.Context, job *packageJob) {
 		}
 	}
 	u.warnFailed(ctx)
+	return u.first
 }
 
 // An unpacking is the state of reading one package.

@@ -3,6 +3,7 @@ package dump
 import (
 	"sync"
 
+	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
 
@@ -23,6 +24,7 @@ type Table struct {
 	mu    sync.Mutex // guards the fields below
 	refs  []Ref
 	byURI map[string]int
+	later bool // see MayYieldMore
 
 	Shelf Shelf
 }
@@ -67,6 +69,26 @@ func (t *Table) NoteManifest(n, members int, c Copy) {
 	defer t.mu.Unlock()
 	t.refs[n-1].members, t.refs[n-1].Copy = members, c
 }
+
+// NoteFailure records why a package, or its manifest, could not be read.
+func (t *Table) NoteFailure(err error) {
+	if MayPass(err) {
+		t.mu.Lock()
+		t.later = true
+		t.mu.Unlock()
+	}
+}
+
+// MayYieldMore reports whether a package that could not be read may be readable later.
+func (t *Table) MayYieldMore() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.later
+}
+
+// MayPass reports whether what could not be read because of err may be readable later: its server was in trouble, or
+// asked to wait.
+func MayPass(err error) bool { return fetch.Passing(err) || !fetch.NotBefore(err).IsZero() }
 
 // Entry returns the entry of the dump, as far as it is stored.
 func (ref *Ref) Entry() *resourcesync.Entry {

@@ -105,6 +105,7 @@ func (r *Reader) ReadHints(ctx context.Context, refs []dump.Ref, want resourcesy
 				return local.Err
 			}
 			if err != nil && gctx.Err() == nil {
+				r.Packages.NoteFailure(err)
 				r.mu.Lock()
 				r.Warn(ref.URI, fmt.Sprintf("package %s was not used: %v", fetch.Printable(ref.URI), err))
 				r.mu.Unlock()

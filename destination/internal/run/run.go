@@ -290,9 +290,11 @@ func (r *Run) Search(ctx context.Context, watermark time.Time) error {
 		return err
 	}
 	searched, err := r.Documents.SearchDumps(ctx, watermark)
-	if err != nil || !searched {
-		return err
+	if err == nil && searched {
+		_, err = r.Reconcile(ctx, reconcile.Work{Mode: report.ModeNone, Via: r.Set.ViaList(), Searched: true, Final: true})
 	}
-	_, err = r.Reconcile(ctx, reconcile.Work{Mode: report.ModeNone, Via: r.Set.ViaList(), Searched: true, Final: true})
+	if err == nil {
+		r.Documents.RecordSearches()
+	}
 	return err
 }

@@ -18,6 +18,7 @@ import (
 // that was searched before is searched again once it has changed.
 func (d *Documents) SearchDumps(ctx context.Context, watermark time.Time) (searched bool, err error) {
 	st := d.Set
+	d.searched = map[string]saved.Validators{}
 	for _, doc := range []struct {
 		uri            string
 		kind, manifest resourcesync.Capability
@@ -25,7 +26,11 @@ func (d *Documents) SearchDumps(ctx context.Context, watermark time.Time) (searc
 		{st.ChangeDump, resourcesync.ChangeDump, resourcesync.ChangeDumpManifest},
 		{st.Dump, resourcesync.ResourceDump, resourcesync.ResourceDumpManifest},
 	} {
-		if doc.uri == "" || d.wasSearched(ctx, doc.uri) {
+		if doc.uri == "" {
+			continue
+		}
+		state, changed := d.changedSince(ctx, doc.uri)
+		if !changed {
 			continue
 		}
 		packages, err := d.Reader.PackagesOf(ctx, doc.uri, doc.kind)
@@ -34,8 +39,12 @@ func (d *Documents) SearchDumps(ctx context.Context, watermark time.Time) (searc
 		}
 		if err != nil {
 			d.Warn(doc.uri, fmt.Sprintf("set %s: the packages of the %s cannot be searched: %v", st.Name, wording.Capability(string(doc.kind)), err))
+			if !dump.MayPass(err) {
+				d.searched[doc.uri] = state
+			}
 			continue
 		}
+		d.searched[doc.uri] = state
 		var refs []dump.Ref
 		for i := range packages {
 			p := &packages[i]
@@ -54,17 +63,26 @@ func (d *Documents) SearchDumps(ctx context.Context, watermark time.Time) (searc
 	return searched, nil
 }
 
-// wasSearched reports whether a dump is unchanged since it was last searched, or
-// cannot be read, and records its validators.
-func (d *Documents) wasSearched(ctx context.Context, uri string) bool {
-	o := d.Outages
-	doc, err := d.Reader.Open(ctx, uri, o.Searched[uri])
+// changedSince reports whether a dump has changed since it was last searched, or was never searched, and can be read.
+// It returns its validators.
+func (d *Documents) changedSince(ctx context.Context, uri string) (state saved.Validators, changed bool) {
+	doc, err := d.Reader.Open(ctx, uri, d.Outages.Searched[uri])
 	if err != nil {
-		return true
+		return state, false
 	}
 	_ = doc.Close() // only its validators are of interest
-	if v := (saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}); v != (saved.Validators{}) {
-		o.Search(uri, v)
+	return saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, true
+}
+
+// RecordSearches records that SearchDumps has searched dumps, once what it has found was fetched. Where a package could
+// not be read, and may be readable later, the next run searches again.
+func (d *Documents) RecordSearches() {
+	if d.Reader.Packages.MayYieldMore() {
+		return
 	}
-	return false
+	for uri, state := range d.searched {
+		if state != (saved.Validators{}) { // else it would not be recognized
+			d.Outages.Search(uri, state)
+		}
+	}
 }

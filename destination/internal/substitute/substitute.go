@@ -38,6 +38,8 @@ type Documents struct {
 
 	list    []failure // why the list read is not the Resource List; none: it is
 	changes []failure // why a list replaces the changes; none: it does not
+
+	searched map[string]saved.Validators // dumps that SearchDumps has searched, by URI
 }
 
 // A failure is a document that could not be read, and has not been reported yet.
