@@ -74,6 +74,8 @@ func Trusts(home, uri string) bool {
 	return originOf(h).trusts(originOf(u))
 }
 
+const MaxHosts = maxHosts
+
 var (
 	NetrcEntry        = netrc.Entry
 	RetryAfter        = retryAfter
@@ -92,6 +94,9 @@ func AcceptRange(r *Request, contentRange string, length int64) (Range, error) {
 func Next(r *Request, u *url.URL, location string) (*url.URL, error) {
 	return next(r, u, nil, http.StatusFound, location)
 }
+
+// Hosts returns how many hosts are remembered.
+func (c *Client) Hosts() int { return len(c.hosts.all()) }
 
 // HasTransports reports whether there are transports.
 func (c *Client) HasTransports() bool {

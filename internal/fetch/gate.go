@@ -219,10 +219,12 @@ func (g *gate) isOpen() bool {
 	return !g.down && (g.closed == nil || !time.Now().Before(g.until))
 }
 
-func (g *gate) idle() bool {
+// idle reports whether no request waits, and none fails without being sent. That the host has failed the last requests
+// is forgotten if failing is set.
+func (g *gate) idle(failing bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.down && g.changed == nil && (g.closed == nil || time.Now().After(g.until))
+	return (failing || !g.down) && !g.probing && g.changed == nil && (g.closed == nil || time.Now().After(g.until))
 }
 
 // probe sends a HEAD request for the root of u's host: after any answer the host

@@ -102,6 +102,33 @@ func TestAHostThatDisappearsIsGivenUpAfterABoundedTime(t *testing.T) {
 	})
 }
 
+// TestManyHostsThatFailAreForgotten: hosts that have failed all requests take no more memory than others, however
+// many there are.
+func TestManyHostsThatFailAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := wired(t, fetch.Options{Retries: -1}, nil)
+		refusing(c, func() bool { return true }, nil)
+		most := 0
+		for i := range 4 * fetch.MaxHosts {
+			if i%fetch.MaxHosts == 0 {
+				time.Sleep(2 * fetch.GiveUpAfter)
+			}
+			host := fmt.Sprintf("http://h%d.example", i)
+			if came, failed, _ := getMany(t, c, 20, 20, func(int) string { return host }); came > 0 || failed != 20 {
+				t.Fatalf("%s: %d came, %d failed", host, came, failed)
+			}
+			most = max(most, c.Hosts())
+		}
+		if most > fetch.MaxHosts+1 {
+			t.Errorf("%d hosts are remembered", most)
+		}
+		if _, err := get(t.Context(), c, fetch.Request{URI: fmt.Sprintf("http://h%d.example", 4*fetch.MaxHosts-1)}); !errors.As(err, new(*fetch.HostError)) {
+			t.Errorf("the last one is requested again: %v", err)
+		}
+	})
+}
+
 func TestAHostThatComesBackCostsOnlyTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

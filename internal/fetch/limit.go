@@ -3,6 +3,7 @@ package fetch
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"net/url"
 	"strings"
@@ -16,7 +17,8 @@ import (
 )
 
 // maxHosts caps the remembered hosts: what a Source names must not fill memory.
-// Beyond it idle ones are forgotten.
+// Beyond it idle ones are forgotten; if that is not enough, those that fail, too, once
+// they may be requested again.
 const maxHosts = 256
 
 // maxSharedHosts is the same for Limits that Clients share.
@@ -111,12 +113,11 @@ func (hs *hosts) get(name string) *host {
 	if hs.m == nil {
 		hs.m = make(map[string]*host)
 	}
-	if len(hs.m) >= hs.remembered {
-		for name, h := range hs.m {
-			if h.slots.idle() && h.rate.Idle() && h.gate.idle() {
-				delete(hs.m, name)
-			}
+	for _, failing := range []bool{false, true} { // a host that fails would cost time again
+		if len(hs.m) < hs.remembered {
+			break
 		}
+		maps.DeleteFunc(hs.m, func(_ string, h *host) bool { return h.slots.idle() && h.rate.Idle() && h.gate.idle(failing) })
 	}
 	h = &host{slots: slots{lanes: hs.lanes, divisor: &hs.divisor, adapter: concurrency.New(hs.jobs, hs.most)}, rate: pace.Pace{Rate: hs.rate, Shares: hs.divisor.get}, gate: gate{host: name, patience: hs.patience, off: hs.ungated}, breaks: breaks{host: name, patience: hs.patience, off: hs.ungated}}
 	hs.m[name] = h
