@@ -60,6 +60,9 @@ func (ds *deferrals) put(d Deferral, now time.Time) {
 	if ds.of == nil {
 		ds.of = map[string]Deferral{}
 	}
+	if len(ds.of) >= maxDeferrals {
+		maps.DeleteFunc(ds.of, func(_ string, d Deferral) bool { return !d.NotBefore.After(now) })
+	}
 	if _, known := ds.of[d.URI]; known || len(ds.of) < maxDeferrals {
 		ds.of[d.URI] = d
 	}
