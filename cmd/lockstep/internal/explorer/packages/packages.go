@@ -326,16 +326,56 @@ func (p *Package) entries(ctx context.Context, manifest *unpack.Member, named ma
 
 // A Shelf keeps the packages that were opened last.
 type Shelf struct {
-	mu   sync.Mutex // guards open
-	open []*Package // the last used one last
-	max  int
+	mu      sync.Mutex               // guards what follows; not held while a package is opened, which may take long
+	open    []*Package               // the last used one last
+	opening map[string]chan struct{} // by address; closed when the attempt to open the package has ended
+	closed  bool
+	max     int
 }
 
 // NewShelf returns a Shelf for at most n packages.
-func NewShelf(n int) *Shelf { return &Shelf{max: n} }
+func NewShelf(n int) *Shelf { return &Shelf{max: n, opening: map[string]chan struct{}{}} }
 
 // Get returns the package at an address, which open opens if it is not there.
-func (s *Shelf) Get(name string, open func() (*Package, error)) (*Package, error) {
+func (s *Shelf) Get(ctx context.Context, name string, open func() (*Package, error)) (*Package, error) {
+	for {
+		p, busy := s.find(name)
+		if p != nil {
+			return p, nil
+		}
+		if busy == nil {
+			break
+		}
+		select {
+		case <-busy: // if that has failed, this is another attempt
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	p, err := open()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.opening[name])
+	delete(s.opening, name)
+	if err != nil {
+		return nil, err
+	}
+	if s.closed {
+		_ = p.Close() // opened for reading only
+		return nil, errClosed
+	}
+	if len(s.open) >= s.max {
+		s.open = s.open[1:] // a reader may still use it: its file is closed when it is collected
+	}
+	s.open = append(s.open, p)
+	return p, nil
+}
+
+var errClosed = errors.New("another address was opened")
+
+// find returns the package at an address, or what is closed when another goroutine has tried to open it. If it returns
+// nothing, the caller has to open it.
+func (s *Shelf) find(name string) (p *Package, busy <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, p := range s.open {
@@ -344,15 +384,11 @@ func (s *Shelf) Get(name string, open func() (*Package, error)) (*Package, error
 			return p, nil
 		}
 	}
-	p, err := open()
-	if err != nil {
-		return nil, err
+	if busy := s.opening[name]; busy != nil {
+		return nil, busy
 	}
-	if len(s.open) >= s.max {
-		s.open = s.open[1:] // a reader may still use it: its file is closed when it is collected
-	}
-	s.open = append(s.open, p)
-	return p, nil
+	s.opening[name] = make(chan struct{})
+	return nil, nil
 }
 
 // Close closes all packages.
@@ -362,5 +398,5 @@ func (s *Shelf) Close() {
 	for _, p := range s.open {
 		_ = p.Close() // opened for reading only
 	}
-	s.open = nil
+	s.open, s.closed = nil, true
 }

@@ -413,7 +413,7 @@ func (p *Place) Lines(uri string) *reading.List {
 
 // Package opens the package at an address or in a file.
 func (p *Place) Package(ctx context.Context, uri string) (*packages.Package, error) {
-	return p.packages.Get(uri, func() (*packages.Package, error) {
+	return p.packages.Get(ctx, uri, func() (*packages.Package, error) {
 		if p.Kind == Package && len(p.Sets) > 0 && p.Sets[0].Lists[0].URI == uri && !strings.Contains(uri, "://") {
 			return packages.File(uri)
 		}
