@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/internal/negotiate"
 	"lockstep/internal/weblink"
 )
 
@@ -51,7 +52,7 @@ func (h *Handler) timeMap(w http.ResponseWriter, r *http.Request, rest string) {
 	}
 	header.Set("Cache-Control", "no-cache")
 	header.Set("ETag", `"`+hex.EncodeToString(body.sum[:16])+`"`)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body.text))
+	negotiate.ServeContent(w, r, time.Time{}, bytes.NewReader(body.text))
 }
 
 // The formats in the address of a TimeMap.

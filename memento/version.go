@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"lockstep/internal/hangup"
+	"lockstep/internal/negotiate"
 )
 
 const (
@@ -130,7 +131,7 @@ func (h *Handler) content(w http.ResponseWriter, r *http.Request, v Version) {
 		w = &sizedWriter{w, v.Length}
 	}
 	watched := &watchedReader{ReadSeeker: content}
-	http.ServeContent(w, r, "", v.Lastmod.Truncate(time.Second), watched)
+	negotiate.ServeContent(w, r, v.Lastmod.Truncate(time.Second), watched)
 	if watched.err != nil {
 		h.log(r, v, watched.err)
 		panic(http.ErrAbortHandler) // informs net/http that the answer is incomplete

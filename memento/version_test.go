@@ -60,6 +60,9 @@ func TestMemento(t *testing.T) {
 	if r := get(t, address, "Range", "bytes=3-4"); r.StatusCode != http.StatusPartialContent || r.text != "tw" {
 		t.Errorf("asked for a range: status %d, %q", r.StatusCode, r.text)
 	}
+	if r := get(t, address, "Range", "bytes=-0"); r.StatusCode != http.StatusRequestedRangeNotSatisfiable {
+		t.Errorf("a range of no bytes: %s", r.Status)
+	}
 	if r := get(t, address, "Range", "bytes=0-2", "If-Range", `"other"`); r.StatusCode != http.StatusOK {
 		t.Errorf("asked for a range of something else: status %d", r.StatusCode)
 	}

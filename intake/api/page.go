@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockstep/intake/internal/entry"
+	"lockstep/internal/negotiate"
 )
 
 //go:embed openapi.json
@@ -38,7 +39,7 @@ var apiPagePolicy = func() string {
 func (a *API) description(_ *Set, w http.ResponseWriter, r *http.Request) (*reply, error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache")
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(openAPI))
+	negotiate.ServeContent(w, r, time.Time{}, bytes.NewReader(openAPI))
 	return nil, nil
 }
 
@@ -58,7 +59,7 @@ func (a *API) page(_ *Set, w http.ResponseWriter, r *http.Request) (*reply, erro
 	header.Set("Content-Security-Policy", apiPagePolicy)
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cache-Control", "no-cache")
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.Bytes()))
+	negotiate.ServeContent(w, r, time.Time{}, bytes.NewReader(b.Bytes()))
 	return nil, nil
 }
 

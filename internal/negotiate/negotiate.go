@@ -1,5 +1,5 @@
 // Package negotiate parses request headers about acceptable answers: content
-// codings, and versions that the client already has (RFC 9110).
+// codings, versions that the client already has, and ranges (RFC 9110).
 package negotiate
 
 import (

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"path"
 	"time"
+
+	"lockstep/internal/negotiate"
 )
 
 //go:embed style.css
@@ -55,7 +57,7 @@ func Assets() http.Handler {
 				header.Set("Content-Type", a.mediaType)
 				header.Set("Cache-Control", "public, max-age=31536000, immutable")
 				header.Set("Content-Security-Policy", "default-src 'none'")
-				http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.content))
+				negotiate.ServeContent(w, r, time.Time{}, bytes.NewReader(a.content))
 				return
 			}
 		}

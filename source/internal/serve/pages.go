@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"lockstep/internal/negotiate"
 	"lockstep/internal/reader"
 	"lockstep/source/internal/names"
 	"lockstep/source/internal/page"
@@ -51,7 +52,7 @@ func (h *handler) bytes(w http.ResponseWriter, r *http.Request, body []byte, sum
 	header := w.Header()
 	header.Set("ETag", `"`+hex.EncodeToString(sum[:16])+`"`)
 	header["Cache-Control"] = revalidate
-	http.ServeContent(w, r, "", mod, bytes.NewReader(body))
+	negotiate.ServeContent(w, r, mod, bytes.NewReader(body))
 }
 
 // fail answers with an error status and a page that says what there is, and

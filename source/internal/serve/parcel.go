@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"lockstep/blob"
+	"lockstep/internal/negotiate"
 )
 
 // parcel serves a package. Nothing is read ahead: its name identifies its
@@ -21,7 +22,7 @@ func (h *handler) parcel(w http.ResponseWriter, r *http.Request, name string) {
 	header.Set("Content-Type", typ)
 	header.Set("Cache-Control", caching)
 	header.Set("ETag", packageTag(doc.Info()))
-	http.ServeContent(w, r, "", lastModified(doc.Info().ModTime, h.docs.Now()), doc)
+	negotiate.ServeContent(w, r, lastModified(doc.Info().ModTime, h.docs.Now()), doc)
 }
 
 // packageTag returns the strong entity tag of a package.

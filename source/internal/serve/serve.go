@@ -154,7 +154,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, v view) {
 	case rel == names.Health:
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 		header.Set("Cache-Control", "no-store")
-		http.ServeContent(w, r, "", time.Time{}, strings.NewReader("ok\n"))
+		negotiate.ServeContent(w, r, time.Time{}, strings.NewReader("ok\n"))
 	case names.IsTopic(rel):
 		h.topic(w, r, rel, v)
 	case names.IsPackage(rel), names.IsPatch(rel):
@@ -218,12 +218,12 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) 
 	mod := lastModified(known.mod, h.docs.Now())
 	if !zip {
 		header.Set("ETag", `"`+known.etag+`"`)
-		http.ServeContent(w, r, "", mod, doc)
+		negotiate.ServeContent(w, r, mod, doc)
 		return
 	}
 	header.Set("ETag", `"`+known.etag+`-gzip"`)
 	header.Set("Content-Encoding", "gzip")
-	http.ServeContent(&sizedWriter{w, len(known.gzip)}, r, "", mod, bytes.NewReader(known.gzip))
+	negotiate.ServeContent(&sizedWriter{w, len(known.gzip)}, r, mod, bytes.NewReader(known.gzip))
 }
 
 // errNotCurrent reports a document about the Source as a whole that may name sets which
@@ -298,7 +298,7 @@ func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string, v
 	if err == io.EOF {
 		content = bytes.NewReader(head) // all of it: one reading instead of two
 	}
-	http.ServeContent(w, r, "", lastModified(info.ModTime(), now), content)
+	negotiate.ServeContent(w, r, lastModified(info.ModTime(), now), content)
 }
 
 // content opens the file of the resource at rel: that of a public set, or else that of a

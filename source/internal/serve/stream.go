@@ -103,7 +103,7 @@ func (h *handler) streamRecord(w http.ResponseWriter, r *http.Request, set *Set,
 	defer body.Close() // opened for reading only
 	h.describe(w, record, rel, v, etag)
 	if seeker, ok := body.(io.ReadSeeker); ok {
-		http.ServeContent(w, r, "", lastModified(record.Lastmod, h.docs.Now()), seeker)
+		negotiate.ServeContent(w, r, lastModified(record.Lastmod, h.docs.Now()), seeker)
 		return nil
 	}
 	if record.Length >= 0 {

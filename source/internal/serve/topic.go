@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 
+	"lockstep/internal/negotiate"
 	"lockstep/source/internal/notify"
 )
 
@@ -32,7 +33,7 @@ func (h *handler) topic(w http.ResponseWriter, r *http.Request, rel string, v vi
 	}
 	header.Set("Content-Type", notify.MediaType)
 	header.Set("ETag", `"`+t.Sum[:32]+`"`)
-	http.ServeContent(w, r, "", lastModified(t.Mod, h.docs.Now()), bytes.NewReader(t.Body))
+	negotiate.ServeContent(w, r, lastModified(t.Mod, h.docs.Now()), bytes.NewReader(t.Body))
 }
 
 // streamRetry is how many seconds a client that finds no place for its stream
