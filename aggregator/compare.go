@@ -3,6 +3,8 @@ package aggregator
 import (
 	"bytes"
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"lockstep/catalog"
@@ -25,12 +27,13 @@ func (u *Upstream) compare(ctx context.Context, t *intake.Tally) error {
 	defer done()
 	u.applying.Lock()
 	defer u.applying.Unlock()
+	c := comparison{u: u, t: t, inStep: u.o.AllowEmpty || u.inStep.Load()} // before the rows are read
 	rows := extsort.New(extsort.TempFiles(u.o.TempDir))
 	defer rows.Close()
 	if err := u.sort(ctx, rows, t); err != nil {
 		return err
 	}
-	c := comparison{u: u, t: t, gone: extsort.New(extsort.TempFiles(u.o.TempDir))}
+	c.gone = extsort.New(extsort.TempFiles(u.o.TempDir))
 	defer c.gone.Close()
 	if err := c.merge(ctx, rows); err != nil {
 		return err
@@ -84,6 +87,14 @@ type comparison struct {
 	kept int64            // of them, how many stay
 	gone *extsort.Sorter  // own URIs of the others
 	due  map[string]touch // resources whose records have to change
+
+	// The mirror has been in step with the upstream, or AllowEmpty is set. Until then the
+	// mirror may lack what the upstream has: it was restored from a backup, or is being
+	// filled.
+	inStep  bool
+	unsure  map[string][]string // own URIs of records without rows, by their URIs at the upstream; "": not known
+	waiting int                 // how many of them
+	spared  bool                // such records stay
 }
 
 // merge compares the sorted rows with the records, applies what is new or differs, and
@@ -98,7 +109,7 @@ func (c *comparison) merge(ctx context.Context, rows *extsort.Sorter) error {
 			return err
 		}
 		for records.More() && records.Row().URI < string(p.Key) {
-			if err := c.left(records.Row()); err != nil {
+			if err := c.left(ctx, records.Row()); err != nil {
 				return err
 			}
 			records.Next()
@@ -127,11 +138,14 @@ func (c *comparison) merge(ctx context.Context, rows *extsort.Sorter) error {
 			}
 		}
 	}
-	if err := records.Rest(func(string) error { return c.left(records.Row()) }); err != nil {
+	if err := records.Rest(func(string) error { return c.left(ctx, records.Row()) }); err != nil {
 		return err
 	}
 	if records.Err != nil {
 		return records.Err
+	}
+	if err := c.decide(ctx); err != nil {
+		return err
 	}
 	return c.flush(ctx)
 }
@@ -152,12 +166,52 @@ func (c *comparison) owns(r *intake.Row) bool {
 }
 
 // left takes a record for which there is no row.
-func (c *comparison) left(r *intake.Row) error {
+func (c *comparison) left(ctx context.Context, r *intake.Row) error {
 	if !c.owns(r) {
 		return nil
 	}
 	c.had++
-	return c.gone.Add([]byte(r.URI), nil)
+	if c.inStep {
+		return c.gone.Add([]byte(r.URI), nil)
+	}
+	if c.unsure == nil {
+		c.unsure = make(map[string][]string)
+	}
+	_, uri, _ := parseToken(r.Token)
+	c.unsure[uri] = append(c.unsure[uri], r.URI)
+	if c.waiting++; c.waiting < batchRows {
+		return nil
+	}
+	return c.decide(ctx)
+}
+
+// decide takes the records of which it is not known whether the upstream has the
+// resources. Those that the mirror holds are not republished at these addresses; the
+// others stay until the mirror has been in step.
+func (c *comparison) decide(ctx context.Context) error {
+	uris := slices.Sorted(maps.Keys(c.unsure))
+	if len(uris) == 0 {
+		return nil
+	}
+	rows, err := c.u.mirror.Journal.Lookup(ctx, uris)
+	if err != nil {
+		return err
+	}
+	for i, uri := range uris {
+		own := c.unsure[uri]
+		if rows[i].URI == "" {
+			c.spared = true
+			continue
+		}
+		for _, uri := range own {
+			if err := c.gone.Add([]byte(uri), nil); err != nil {
+				return err
+			}
+		}
+	}
+	c.waiting = 0
+	clear(c.unsure)
+	return nil
 }
 
 func (c *comparison) flush(ctx context.Context) error {
@@ -178,6 +232,12 @@ const minShrink = 100
 // refused since, or was not selected, or the mirror is another one: so it refuses to
 // delete everything, or most of it.
 func (c *comparison) drop(ctx context.Context) error {
+	if c.spared {
+		c.u.spared.Store(true)
+		if c.u.inStep.Load() { // since the comparison began
+			c.u.stale.mark()
+		}
+	}
 	gone := c.had - c.kept
 	switch {
 	case gone == 0:

@@ -83,19 +83,25 @@ func (g *Group) Awaited() bool {
 	return false
 }
 
-// firstPass notes that the Follower has made a pass: the upstream was read if it has made
-// one of each set, or has found none.
-func (u *Upstream) firstPass() {
+// passEnded notes that the Follower has made a pass: the upstream was read if it has made
+// one of each set, or has found none; and the mirror was in step if these succeeded.
+func (u *Upstream) passEnded() {
 	f := u.following.Load()
-	if u.first.isOver() || f == nil {
+	if f == nil || u.first.isOver() && u.inStep.Load() {
 		return
 	}
-	for _, set := range f.Status().Sets {
-		if set.Pulls == 0 {
+	st := f.Status()
+	inStep := len(st.Sets) > 0 && st.Error == ""
+	for i := range st.Sets {
+		if st.Sets[i].Pulls == 0 {
 			return
 		}
+		inStep = inStep && !st.Sets[i].InStep.IsZero()
 	}
 	u.first.step(func(f *firstRun) { f.read = true })
+	if inStep && !u.inStep.Swap(true) && u.spared.Load() {
+		u.stale.mark()
+	}
 }
 
 // awaitFirst waits until the first run is over, and has what waited for it published.

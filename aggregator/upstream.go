@@ -121,7 +121,9 @@ type Upstream struct {
 
 	following atomic.Pointer[destination.Follower] // nil: Watch has not begun
 
-	begun atomic.Bool // Watch has
+	begun  atomic.Bool // Watch has
+	inStep atomic.Bool // the mirror has been in step with the upstream since the Upstream was made
+	spared atomic.Bool // records stay that a comparison may delete once that is so
 
 	mirroring sync.Mutex // held while the Destination is used; guards the following field
 	failing   failures
@@ -211,6 +213,9 @@ func (u *Upstream) sync(ctx context.Context, t *intake.Tally) error {
 	report, err := u.mirror.Destination.Sync(ctx, u.o.Address)
 	if ctx.Err() == nil {
 		u.progress.ended(err, time.Time{})
+	}
+	if err == nil {
+		u.inStep.Store(true)
 	}
 	return u.incomplete(t, &report, err)
 }
@@ -304,7 +309,7 @@ func (u *Upstream) follow(ctx context.Context) error {
 			}
 			u.passed(&r, err)
 		}
-		o.OnPass = u.firstPass
+		o.OnPass = u.passEnded
 		if u.o.Fleet != nil {
 			o.Turn, o.CheckBudget = u.turn, &u.o.Fleet.checks
 		}
