@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/intake"
+	"lockstep/internal/sleep"
 )
 
 // DefaultFirstWait is how long the first run of an upstream may delay the first
@@ -118,7 +119,12 @@ func (u *Upstream) awaitFirst(ctx context.Context, onChange func(intake.Report))
 	case <-timer.C:
 		u.first.step(func(f *firstRun) { f.late = true })
 	}
-	u.settleFirst(ctx)
+	for retry := time.Duration(0); !u.settleFirst(ctx); {
+		retry = min(max(2*retry, intake.RetryFirst), intake.RetryMost)
+		if sleep.For(ctx, retry) != nil {
+			return nil
+		}
+	}
 	if ctx.Err() == nil {
 		u.first.settle()
 		if onChange != nil {
@@ -128,14 +134,17 @@ func (u *Upstream) awaitFirst(ctx context.Context, onChange func(intake.Report))
 	return nil
 }
 
-// settleFirst has what need not wait any longer published in the group, if there is one.
-func (u *Upstream) settleFirst(ctx context.Context) {
+// settleFirst has what need not wait any longer published in the group, if there is one. It
+// reports whether that succeeded; if not, it has reported the error.
+func (u *Upstream) settleFirst(ctx context.Context) bool {
 	if u.o.onFirst == nil {
-		return
+		return true
 	}
-	if err := u.o.onFirst(ctx); err != nil && ctx.Err() == nil {
+	err := u.o.onFirst(ctx)
+	if err != nil && ctx.Err() == nil {
 		u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err})
 	}
+	return err == nil
 }
 
 // unavailable describes why the resources of an upstream are not waited for any longer, or

@@ -2,10 +2,12 @@ package aggregator_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +32,14 @@ type merged struct {
 
 func merge(t *testing.T, wait time.Duration, sites ...*site) *merged {
 	t.Helper()
-	m := &merged{t: t, cat: catalog.NewMem(nil)}
+	cat := catalog.NewMem(nil)
+	return mergeInto(t, cat, cat, wait, sites...)
+}
+
+// mergeInto has the group fill a catalog that stores what it is given in mem.
+func mergeInto(t *testing.T, cat catalog.Catalog, mem *catalog.Mem, wait time.Duration, sites ...*site) *merged {
+	t.Helper()
+	m := &merged{t: t, cat: mem}
 	var all []aggregator.Options
 	for i, s := range sites {
 		all = append(all, aggregator.Options{Name: string(rune('a' + i)), Address: s.URL + "/capabilitylist.xml", URI: here, BaseURL: here, Later: true, FirstWait: wait,
@@ -44,7 +53,7 @@ func merge(t *testing.T, wait time.Duration, sites ...*site) *merged {
 		}
 	}}
 	var err error
-	m.group, err = aggregator.NewGroup(m.cat, list, o, all, func(i int, deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
+	m.group, err = aggregator.NewGroup(cat, list, o, all, func(i int, deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
 		return m.open(all[i].Address, deliver)
 	})
 	must(t, err)
@@ -219,4 +228,72 @@ func TestUpstreamsJoinAndLeaveAGroup(t *testing.T) {
 	}
 	first.set(func() { first.files["more.txt"] = "4" })
 	eventually(t, "a change of another one", func() bool { return slices.Contains(m.changes(), "more.txt created a") })
+}
+
+// fullDisk is a Catalog that fails to apply updates to a set until there is room.
+type fullDisk struct {
+	catalog.Catalog
+	set    string
+	room   atomic.Bool
+	failed atomic.Int64
+}
+
+func (d *fullDisk) Apply(ctx context.Context, set string, updates []catalog.Update) (catalog.Applied, error) {
+	if set == d.set && !d.room.Load() {
+		d.failed.Add(1)
+		return catalog.Applied{}, errors.New("no space left on device")
+	}
+	return d.Catalog.Apply(ctx, set, updates)
+}
+
+// TestWhatHasWaitedIsPublishedAfterAFailure: if what has waited for the first run of an
+// upstream cannot be written, that is tried again, and awaited.
+func TestWhatHasWaitedIsPublishedAfterAFailure(t *testing.T) {
+	t.Parallel()
+	prior := newSite(t, map[string]string{"both.txt": "prior"})
+	other := newSite(t, map[string]string{"both.txt": "other"})
+	sick, open := closed(prior)
+	prior.set(func() { prior.sick = sick })
+	t.Cleanup(open)
+	mem := catalog.NewMem(nil)
+	full := &fullDisk{Catalog: mem, set: list}
+	m := mergeInto(t, full, mem, time.Second, prior, other)
+	eventually(t, "two failures", func() bool { return full.failed.Load() >= 2 })
+	if !m.group.Awaited() {
+		t.Error("what could not be written is not awaited")
+	}
+	full.room.Store(true)
+	eventually(t, "the other's resource", func() bool { return slices.Equal(m.changes(), []string{"both.txt created b"}) && !m.group.Awaited() })
+}
+
+// TestAComparisonThatFailsIsRepeated: a mirror that could not be compared with the catalog at
+// the start is compared as soon as that is possible.
+func TestAComparisonThatFailsIsRepeated(t *testing.T) {
+	t.Parallel()
+	for _, later := range []bool{true, false} {
+		w := newWorld(t)
+		w.hold("a", "text")
+		full := &fullDisk{Catalog: w.catalog, set: list}
+		s := newSite(t, nil)
+		s.sick = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) }
+		o := aggregator.Options{Name: "up", Address: s.URL + "/capabilitylist.xml", URI: here, BaseURL: here, Later: later, Continue: true}
+		u, err := aggregator.New(full, list, o, func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
+			m := &merged{t: t}
+			am, err := m.open(o.Address, deliver)
+			am.Store, am.Journal = w.store, w.journal
+			return am, err
+		})
+		must(t, err)
+		if _, err := u.Scan(t.Context()); (err == nil) != later {
+			t.Errorf("Scan = %v", err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var work sync.WaitGroup
+		work.Go(func() { _ = u.Watch(ctx, nil) }) // it ends with ctx
+		eventually(t, "two failures", func() bool { return full.failed.Load() >= 2 })
+		full.room.Store(true)
+		eventually(t, "the resource", func() bool { return w.record(here+"a").URI != "" })
+		cancel()
+		work.Wait()
+	}
 }

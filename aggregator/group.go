@@ -155,9 +155,10 @@ func (g *Group) Scan(ctx context.Context) (intake.Report, error) {
 		return intake.Report{}, context.Cause(ctx)
 	}
 	t := &intake.Tally{Reporter: &g.events, Start: start}
-	errs = append(errs, g.settle(ctx, t))
+	err := g.settle(ctx, t)
+	errs = append(errs, err)
 	for _, u := range members {
-		if u.first.isOver() {
+		if err == nil && u.first.isOver() { // else Watch does it
 			u.first.settle()
 		}
 	}
@@ -225,8 +226,7 @@ func (m *groupMember) watch(ctx context.Context, onChange func(intake.Report)) {
 			m.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: r})
 		}
 		if ctx.Err() == nil {
-			m.settleFirst(ctx)
-			if m.first.isOver() {
+			if m.settleFirst(ctx) && m.first.isOver() { // else Watch does it
 				m.first.settle()
 			}
 			if onChange != nil {

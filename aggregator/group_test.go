@@ -208,3 +208,56 @@ func TestAGroupDeletesWhatItCouldNotDelete(t *testing.T) {
 	must(t, one.deliver(t.Context(), gone))
 	public.want("b via=" + home + "b")
 }
+
+// unanswered is a Catalog that loses the answer to a write, as a database does if the connection
+// breaks during the commit.
+type unanswered struct {
+	catalog.Catalog
+	set string // of the write; "": none
+}
+
+func (l *unanswered) Apply(ctx context.Context, set string, updates []catalog.Update) (catalog.Applied, error) {
+	a, err := l.Catalog.Apply(ctx, set, updates)
+	if err == nil && set == l.set {
+		return catalog.Applied{}, errors.New("connection lost")
+	}
+	return a, err
+}
+
+// TestAGroupDeletesWhatItHasDeletedHalf: a deletion that has reached the set of its upstream,
+// although the answer was lost, or the process was killed then, reaches the published one when
+// it is delivered again, or with the scan at the start.
+func TestAGroupDeletesWhatItHasDeletedHalf(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		public := newWorld(t)
+		one, two := newWorld(t), newWorld(t)
+		one.keep(1)
+		two.keep(2)
+		cat := &unanswered{Catalog: public.catalog}
+		g := newGroup(t, cat, shared, one, two)
+		one.hold("a", "text")
+		one.hold("b", "text")
+		if _, err := g.Scan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		one.drop("a")
+		gone := []destination.Change{{URI: home + "a", Path: "a", Kind: resourcesync.Deleted}}
+		cat.set = list + "#up0"
+		if err := one.deliver(t.Context(), gone); err == nil {
+			t.Error("the failure was not reported")
+		}
+		cat.set = ""
+		public.want("a via="+home+"a", "b via="+home+"b")
+		if restart {
+			g = newGroup(t, public.catalog, shared, one, two)
+		}
+		must(t, one.deliver(t.Context(), gone))
+		if restart {
+			if _, err := g.Scan(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		public.want("b via=" + home + "b")
+	}
+}

@@ -73,6 +73,8 @@ func (m *merger) Apply(ctx context.Context, set string, updates []catalog.Update
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	was := m.behind
+	m.behind = true // also if the answer to the first write is lost
 	if _, err := m.Catalog.Apply(ctx, set, updates); err != nil {
 		return catalog.Applied{}, err
 	}
@@ -81,12 +83,12 @@ func (m *merger) Apply(ctx context.Context, set string, updates []catalog.Update
 			m.events.Emit(intake.Event{Kind: intake.EventUnreadable, Path: uri, Err: conflict(kept, passed)})
 		}
 	})
-	m.behind = m.behind || err != nil
+	m.behind = was || err != nil
 	return a, err
 }
 
 // catchUp compares all of the published set if a write to it has failed: the sets of the
-// upstreams have what it lacks, and nothing else would say so.
+// upstreams have what it lacks, and nothing else would say so. After a kill Scan does that.
 func (m *merger) catchUp(ctx context.Context) error {
 	m.mu.Lock()
 	behind := m.behind
@@ -184,18 +186,18 @@ func (m *merger) settleFirst(ctx context.Context, o *member, unavailable error) 
 	o.waitedFor = false
 	m.mu.Unlock()
 	if !waited {
-		return nil
+		return m.catchUp(ctx)
+	}
+	if err := m.settle(ctx, &intake.Tally{Reporter: m.events, Start: time.Now()}); err != nil {
+		m.mu.Lock()
+		o.waitedFor = true
+		m.mu.Unlock()
+		return err
 	}
 	if unavailable != nil {
 		m.events.Emit(intake.Event{Kind: intake.EventUnreadable, Path: o.address, Err: unavailable})
 	}
-	err := m.settle(ctx, &intake.Tally{Reporter: m.events, Start: time.Now()})
-	if err != nil {
-		m.mu.Lock()
-		o.waitedFor = true
-		m.mu.Unlock()
-	}
-	return err
+	return nil
 }
 
 // settle compares all of the published set with those of the upstreams, and reports the

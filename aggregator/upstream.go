@@ -121,9 +121,10 @@ type Upstream struct {
 
 	following atomic.Pointer[destination.Follower] // nil: Watch has not begun
 
-	begun  atomic.Bool // Watch has
-	inStep atomic.Bool // the mirror has been in step with the upstream since the Upstream was made
-	spared atomic.Bool // records stay that a comparison may delete once that is so
+	begun      atomic.Bool // Watch has
+	inStep     atomic.Bool // the mirror has been in step with the upstream since the Upstream was made
+	spared     atomic.Bool // records stay that a comparison may delete once that is so
+	uncompared atomic.Bool // the last Scan could not compare the mirror with the catalog
 
 	mirroring sync.Mutex // held while the Destination is used; guards the following field
 	failing   failures
@@ -180,10 +181,12 @@ func (u *Upstream) Scan(ctx context.Context) (intake.Report, error) {
 		u.mirroring.Unlock()
 	}
 	if ctx.Err() == nil {
-		err = errors.Join(err, u.compare(ctx, t))
+		cerr := u.compare(ctx, t)
+		u.uncompared.Store(cerr != nil && !errors.Is(cerr, intake.ErrEmpty))
+		err = errors.Join(err, cerr)
 	}
 	if ctx.Err() == nil {
-		u.first.step(func(f *firstRun) { f.compared, f.read = true, f.read || read })
+		u.first.step(func(f *firstRun) { f.compared, f.read = f.compared || !u.uncompared.Load(), f.read || read })
 		if !u.o.shared && u.first.isOver() { // a group settles what its upstreams have
 			u.first.settle()
 		}
@@ -365,8 +368,8 @@ func (u *Upstream) passed(r *destination.Report, err error) {
 // compareAgain compares the mirror with the catalog from time to time until ctx ends: at
 // the start, too, if Scan has not.
 func (u *Upstream) compareAgain(ctx context.Context, onChange func(intake.Report)) error {
-	if u.o.Later {
-		r := u.compareOnce(ctx, onChange)
+	if u.o.Later || u.uncompared.Load() {
+		r := compareNow(ctx, u, onChange)
 		for i := range min(len(r.Skipped.First), maxNamed) {
 			p := &r.Skipped.First[i]
 			u.events.Emit(intake.Event{Kind: intake.EventUnreadable, Path: p.Path, Err: fmt.Errorf("not republished: %w", p.Err)})
@@ -381,15 +384,32 @@ func (u *Upstream) compareAgain(ctx context.Context, onChange func(intake.Report
 	}
 	took := time.Duration(0)
 	for u.stale.wait(ctx, u.o.Interval, took) == nil {
-		start := time.Now()
-		u.compareOnce(ctx, onChange)
-		took = time.Since(start)
+		r := compareNow(ctx, u, onChange)
+		took = r.Elapsed
 	}
 	return context.Cause(ctx)
 }
 
-// compareOnce compares the mirror with the catalog.
-func (u *Upstream) compareOnce(ctx context.Context, onChange func(intake.Report)) intake.Report {
+// compareNow compares the mirror with the catalog, and again as long as that fails, until
+// ctx ends. A refusal to delete is not repeated: trying again does not help.
+func compareNow(ctx context.Context, u *Upstream, onChange func(intake.Report)) intake.Report {
+	for retry := time.Duration(0); ; {
+		r, err := u.compareOnce(ctx, onChange)
+		if err == nil && retry > 0 {
+			u.events.Emit(intake.Event{Kind: intake.EventScanned, Report: r})
+		}
+		if err == nil || errors.Is(err, intake.ErrEmpty) {
+			return r
+		}
+		retry = min(max(2*retry, intake.RetryFirst), intake.RetryMost)
+		if sleep.For(ctx, retry) != nil {
+			return r
+		}
+	}
+}
+
+// compareOnce compares the mirror with the catalog once.
+func (u *Upstream) compareOnce(ctx context.Context, onChange func(intake.Report)) (intake.Report, error) {
 	t := &intake.Tally{Reporter: &u.events, Start: time.Now()}
 	err := catchUp(ctx, u.catalog)
 	if err == nil {
@@ -397,7 +417,7 @@ func (u *Upstream) compareOnce(ctx context.Context, onChange func(intake.Report)
 	}
 	r := t.Report()
 	if ctx.Err() != nil {
-		return r
+		return r, context.Cause(ctx)
 	}
 	if err != nil {
 		u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: r})
@@ -405,7 +425,7 @@ func (u *Upstream) compareOnce(ctx context.Context, onChange func(intake.Report)
 	if (err != nil || r.Changed()) && onChange != nil {
 		onChange(r)
 	}
-	return r
+	return r, err
 }
 
 // gone reports whether err says that a file or row does not exist.
