@@ -127,7 +127,11 @@ func newList(name string, cat catalog.Catalog, set string, o Options) *List {
 // Scan brings the catalog in step with the present file; a stream it reads to its
 // end. The Report is correct, as far as the scan got, even if there is an error.
 func (j *List) Scan(ctx context.Context) (intake.Report, error) {
-	j.scanning.Lock()
+	if j.stream == nil {
+		j.scanning.Lock()
+	} else if !j.scanning.TryLock() {
+		return intake.Report{}, nil // Watch reads the stream, perhaps as long as the process runs
+	}
 	defer j.scanning.Unlock()
 	l := j.in.NewListing()
 	defer l.Close()
@@ -140,7 +144,7 @@ func (j *List) Scan(ctx context.Context) (intake.Report, error) {
 	case j.o.Complete:
 		err = j.takeStream(ctx, l)
 	default:
-		err = j.follow(ctx, l, nil)
+		err = j.follow(ctx, l, false, nil)
 	}
 	if err != nil {
 		return l.Report(), fmt.Errorf("scan %s: %w", j.in.Name, intake.Cause(ctx, err))
@@ -149,21 +153,21 @@ func (j *List) Scan(ctx context.Context) (intake.Report, error) {
 }
 
 // Watch scans at once, and again when the file has changed, until ctx ends;
-// then it returns the cause. A stream's lines are applied as they arrive. onChange is
-// called after every change to the catalog, and after a failure, which may have changed
-// more than is reported; the next change waits until it returns. Errors are reported to
-// [Options.OnEvent].
+// then it returns the cause. A stream's lines are applied as they arrive, and again if that
+// fails. onChange is called after every change to the catalog, and after a failure, which may
+// have changed more than is reported; the next change waits until it returns. Errors are
+// reported to [Options.OnEvent].
 func (j *List) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	if j.stream == nil {
 		return j.in.Watch(ctx, j.Scan, j.changed, onChange)
 	}
 	if j.o.Complete {
-		return j.in.Watch(ctx, j.Scan, intake.Forever, onChange)
+		return j.in.Watch(ctx, j.Scan, j.unapplied, onChange)
 	}
 	j.scanning.Lock()
 	defer j.scanning.Unlock()
 	l := j.in.NewListing()
-	err := j.follow(ctx, l, onChange)
+	err := j.follow(ctx, l, true, onChange)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
