@@ -49,6 +49,10 @@ type reading struct {
 	said    []byte
 	rules   []byte          // part of the fingerprint, so that with other rules the entries count as changed
 	failed  map[uint32]bool // documents with resources that could not be fetched
+	changed bool            // documents changed while they were read, so that a resource that moved may be missing
+	missed  *missed         // by the reading before, in which that was so; else nil
+
+	doubtful bool // a resource is missing that the reading before found
 }
 
 func (s *Sitemap) newReading(whole bool) *reading {
@@ -98,6 +102,11 @@ func (r *reading) run(ctx context.Context) (again bool, err error) {
 	}
 	if again, err = r.take(ctx); err != nil || again {
 		return again, err
+	}
+	if r.list.Gone.Count > 0 && !r.list.Incomplete.Load() && len(r.visited) > 1 && r.missed == nil {
+		if r.changed = !r.unchanged(ctx); r.changed {
+			return true, ctx.Err()
+		}
 	}
 	if err := r.list.Finish(ctx); err != nil {
 		return false, err
@@ -356,7 +365,7 @@ func (r *reading) remember(ctx context.Context) error {
 	r.now.Point = at
 	r.now.Shared = r.now.Shared || r.list.Sorter.Doubled || len(r.asIs) > 0 && r.old.Shared
 	r.now.Undated = r.s.o.Content && (r.now.Undated || len(r.asIs) > 0 && r.old.Undated)
-	if r.list.Incomplete.Load() && r.strayed { // it was not deleted: the next scan must find it again
+	if r.list.Incomplete.Load() && r.strayed || r.doubtful { // it was not deleted: the next scan must find it again
 		r.now = memory{}
 	}
 	r.s.memory = r.now

@@ -127,19 +127,25 @@ func (s *Sitemap) scan(ctx context.Context) (intake.Report, error) {
 		s.seen = filestat.MarkAt(s.file)
 	}
 	var before intake.Report
-	for whole := false; ; whole = true {
-		r := s.newReading(whole)
+	for r := s.newReading(false); ; {
 		again, err := r.run(ctx)
 		report := r.list.Report()
-		r.list.Close()
 		report.Created += before.Created
 		report.Updated += before.Updated
 		report.Hashed += before.Hashed
 		report.Bytes += before.Bytes
 		if err != nil || !again {
+			r.close()
 			return report, err
 		}
 		before = report
+		next := s.newReading(true)
+		if r.changed {
+			next.missed = newMissed(r)
+		} else {
+			r.close()
+		}
+		r = next
 	}
 }
 

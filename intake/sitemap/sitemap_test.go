@@ -31,7 +31,9 @@ type webSite struct {
 	*httptest.Server
 	mu    sync.Mutex // guards pages and asked
 	pages map[string]string
-	asked map[string]int // answers other than 304
+	asked map[string]int        // answers other than 304
+	plain bool                  // answers have no validators
+	then  func(r *http.Request) // called after an answer; may be nil
 }
 
 func newWebSite(t *testing.T) *webSite {
@@ -49,14 +51,20 @@ func (w *webSite) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("If-None-Match") != tag {
 		w.asked[r.URL.Path]++
 	}
+	plain, then := w.plain, w.then
 	w.mu.Unlock()
+	if then != nil {
+		defer then(r)
+	}
 	switch {
 	case !ok:
 		http.NotFound(rw, r)
 	case text == "busy":
 		http.Error(rw, "busy", http.StatusForbidden)
 	default:
-		rw.Header().Set("ETag", tag)
+		if !plain {
+			rw.Header().Set("ETag", tag)
+		}
 		rw.Header().Set("Content-Type", "text/x-test")
 		http.ServeContent(rw, r, "", time.Time{}, strings.NewReader(text))
 	}

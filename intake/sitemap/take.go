@@ -113,6 +113,12 @@ func (r *reading) left(ctx context.Context, row *intake.Row, asks chan<- *ask, a
 	if len(r.asIs) > 0 && (!ours || r.old.Shared) {
 		*again = true // an unchanged document may list it
 	}
+	if gone, err := r.missed.has(row.URI); err != nil {
+		return err
+	} else if !gone { // it may have moved while the documents were read this time
+		r.doubtful = true
+		return nil
+	}
 	if _, ok := r.lost[old.part]; !ok {
 		r.strayed = true
 	}
