@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,6 +154,38 @@ func TestRepositoryForgets(t *testing.T) {
 	m.opts.Baseline, m.opts.MaxDelete = false, 100
 	m.mustSync()
 	m.holds(l.want())
+}
+
+// A repository that lists nothing for a while is mirrored again when it lists its records,
+// which have not changed; consent to delete that comes then deletes none of them.
+func TestRepositoryEmptyForAWhile(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, oaipmhtest.Options{Records: 20})
+	var down atomic.Bool
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() && r.FormValue("verb") == string(oaipmh.VerbListRecords) {
+			_, _ = io.WriteString(w, `<OAI-PMH xmlns="`+oaipmh.Namespace+`"><responseDate>`+oaipmh.FormatDatestamp(l.Now(), oaipmh.Second)+
+				`</responseDate><request/><error code="noRecordsMatch">none</error></OAI-PMH>`)
+			return
+		}
+		l.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	m := newMirror(t, srv.URL+"/oai")
+	m.mustSync()
+	want := m.files()
+	l.Step(time.Hour)
+	down.Store(true)
+	m.opts.Baseline = true
+	if r, err := m.sync(); !errors.Is(err, destination.ErrRefused) || r.Deleted != 0 {
+		t.Fatalf("Sync = %v\n%+v", err, r)
+	}
+	down.Store(false)
+	m.opts.Baseline, m.opts.MaxDelete = false, 100
+	if r := m.mustSync(); r.Deleted != 0 {
+		t.Errorf("report: %+v", r)
+	}
+	m.holds(want)
 }
 
 // A dry run and an audit do not change the memory.

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,5 +128,55 @@ func TestTokensRefusedForAWhile(t *testing.T) {
 	s.open() // another process
 	if r, err := s.oai.Scan(t.Context()); err != nil || len(s.held()) != 3 {
 		t.Errorf("%v, %+v; asked %v", err, r, s.asked)
+	}
+}
+
+// TestEmptyForAWhile: what a repository did not list for a while, and what was deleted for
+// that, is harvested again although it has not changed.
+func TestEmptyForAWhile(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		list  string // for a while
+		times int    // how often it is harvested then
+		held  int
+	}{
+		"empty": {oaiError(oaipmh.CodeNoRecordsMatch), 2, 0},
+		"short": {oaiList(oaiRecords("a", 1), ""), 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStranger(t, oaiintake.Options{AllowEmpty: true})
+			down := false
+			s.list = func(q url.Values) string {
+				switch {
+				case q.Get("from") != "":
+					return oaiError(oaipmh.CodeNoRecordsMatch) // all datestamps are of 2024
+				case down:
+					return tt.list
+				}
+				return oaiList(oaiRecords("a", 3), "")
+			}
+			s.expect("")
+			down = true
+			for range tt.times {
+				if _, _, err := s.oai.Harvest(t.Context(), oaiintake.Stretch{Full: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := len(s.held()); n != tt.held {
+				t.Errorf("%d records are held, want %d", n, tt.held)
+			}
+			down = false
+			s.open() // another process
+			s.expect("")
+			if n := len(s.held()); n != 3 {
+				t.Errorf("%d records are held, want 3; asked %v", n, s.asked)
+			}
+			s.asked = nil
+			s.expect("")
+			if !slices.ContainsFunc(s.asked, func(q url.Values) bool { return q.Has("from") }) {
+				t.Errorf("asked %v, want the changes only", s.asked)
+			}
+		})
 	}
 }

@@ -205,20 +205,21 @@ func (h *Harvester) Status() Status {
 
 // A memory is the progress of the harvests of a set.
 type memory struct {
-	Rules      string       `json:"rules"`             // what is harvested, and how
-	Point      intake.Point `json:"point"`             // of the catalog, when it was saved
-	Generation int64        `json:"generation"`        // of the last full harvest; part of the Tokens of its records
-	From       time.Time    `json:"from"`              // the next harvest requests changes from this time on
-	FullAt     time.Time    `json:"full_at"`           // when the last full harvest ended, by our clock
-	Listed     bool         `json:"listed"`            // a full harvest has ended
-	Whole      bool         `json:"whole"`             // a full harvest has ended and missed nothing
-	Complete   bool         `json:"complete"`          // the last harvest missed nothing
-	Coarse     bool         `json:"coarse"`            // the repository accepts only days, whatever granularity it states
-	Held       int          `json:"held"`              // harvests since From advanced, whose lists had gaps
-	Lost       []string     `json:"lost,omitempty"`    // records that could not be read when they were listed
-	Absent     bool         `json:"absent"`            // records of earlier generations are to be deleted
-	Reported   time.Time    `json:"reported,omitzero"` // the latest time in our future that was reported
-	Run        *progress    `json:"run,omitempty"`     // the harvest in progress
+	Rules      string       `json:"rules"`              // what is harvested, and how
+	Point      intake.Point `json:"point"`              // of the catalog, when it was saved
+	Generation int64        `json:"generation"`         // of the last full harvest; part of the Tokens of its records
+	From       time.Time    `json:"from"`               // the next harvest requests changes from this time on
+	FullAt     time.Time    `json:"full_at"`            // when the last full harvest ended, by our clock
+	Listed     bool         `json:"listed"`             // a full harvest has ended
+	Whole      bool         `json:"whole"`              // a full harvest has ended and missed nothing
+	Complete   bool         `json:"complete"`           // the last harvest missed nothing
+	Coarse     bool         `json:"coarse"`             // the repository accepts only days, whatever granularity it states
+	Held       int          `json:"held"`               // harvests since From advanced, whose lists had gaps
+	Lost       []string     `json:"lost,omitempty"`     // records that could not be read when they were listed
+	Absent     bool         `json:"absent"`             // records of earlier generations are to be deleted
+	Doubtful   bool         `json:"doubtful,omitempty"` // the last full harvest listed nothing, or less than half of what was there
+	Reported   time.Time    `json:"reported,omitzero"`  // the latest time in our future that was reported
+	Run        *progress    `json:"run,omitempty"`      // the harvest in progress
 }
 
 // A progress is the state of a harvest in progress.

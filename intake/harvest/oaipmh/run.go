@@ -131,7 +131,9 @@ func (v *harvest) start(ctx context.Context, full bool) error {
 	if m.Absent { // that records are absent must be true now
 		due = due || v.h.o.AllowEmpty || future.IsDue(m.FullAt, refusedInterval)
 	}
-	full = full || !m.Listed || m.From.IsZero() || due
+	// A repository that listed nothing, or less than half, may have lacked its records for a
+	// while only: changes since then would not show them.
+	full = full || !m.Listed || m.From.IsZero() || m.Doubtful || due
 	if m.Run == nil || full && !m.Run.Full {
 		m.Run = &progress{Full: full, StoreAll: !m.Listed, Coarse: m.Coarse}
 		if full {
@@ -253,7 +255,7 @@ func (v *harvest) end(ctx context.Context) error {
 		v.list.Unreadable(v.h.base, errors.New("the repository refuses its own resumption tokens, so its list was restarted in the middle, where it may lack records; nothing is deleted because of its absence from the list"))
 	}
 	if run.Full {
-		v.dirty = true
+		v.dirty, m.Doubtful = true, run.Listed == 0
 		if m.Absent = false; m.Held == 0 {
 			m.Listed, m.FullAt = true, time.Now()
 		}

@@ -360,6 +360,7 @@ func (v *harvest) deleteAbsent(ctx context.Context) error {
 	if err := v.list.MayDelete(ctx); err != nil {
 		return err
 	}
+	v.h.memory.Doubtful = v.h.memory.Doubtful || v.list.Gone.Count > v.list.Files.Load()
 	if err := v.announce(ctx); err != nil {
 		return err
 	}
