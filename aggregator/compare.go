@@ -232,11 +232,8 @@ const minShrink = 100
 // refused since, or was not selected, or the mirror is another one: so it refuses to
 // delete everything, or most of it.
 func (c *comparison) drop(ctx context.Context) error {
-	if c.spared {
-		c.u.spared.Store(true)
-		if c.u.inStep.Load() { // since the comparison began
-			c.u.stale.mark()
-		}
+	if c.u.spared.Store(c.spared); c.spared && c.u.inStep.Load() { // since the comparison began
+		c.u.stale.mark()
 	}
 	gone := c.had - c.kept
 	switch {

@@ -2,6 +2,7 @@ package aggregator_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -36,6 +37,15 @@ func TestARestoredMirrorDeletesNothing(t *testing.T) {
 // mirror is in step.
 func TestAMirrorThatIsBeingFilledDeletesNothing(t *testing.T) {
 	t.Parallel()
+	for _, interval := range []time.Duration{0, -1} {
+		t.Run(fmt.Sprint(interval), func(t *testing.T) {
+			t.Parallel()
+			fillMirror(t, interval)
+		})
+	}
+}
+
+func fillMirror(t *testing.T, interval time.Duration) {
 	s := newSite(t, map[string]string{"late.txt": "1", "early.txt": "2", "gone.txt": "3"})
 	cat := catalog.NewMem(nil)
 	if _, err := cat.Mark(t.Context(), list); err != nil { // changes are recorded from now on
@@ -43,7 +53,7 @@ func TestAMirrorThatIsBeingFilledDeletesNothing(t *testing.T) {
 	}
 	open := func() *aggregator.Upstream {
 		address := s.URL + "/capabilitylist.xml"
-		o := aggregator.Options{Name: "up", Address: address, URI: here, BaseURL: here, Later: true,
+		o := aggregator.Options{Name: "up", Address: address, URI: here, BaseURL: here, Later: true, Interval: interval,
 			Follow: destination.FollowOptions{Poll: 20 * time.Millisecond, Pause: 10 * time.Millisecond}}
 		u, err := aggregator.New(cat, list, o, func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
 			m := &merged{t: t}

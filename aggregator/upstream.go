@@ -77,7 +77,8 @@ type Options struct {
 	Continue bool
 
 	// Interval is the time between two comparisons of Watch; default
-	// [DefaultInterval]; negative: never.
+	// [DefaultInterval]; negative: only when the mirror is in step for the first time, if
+	// it lacked something before.
 	Interval time.Duration
 
 	// TempDir is for temporary files without names; default: that of the system.
@@ -379,8 +380,15 @@ func (u *Upstream) compareAgain(ctx context.Context, onChange func(intake.Report
 	if u.o.Later && !u.first.isOver() {
 		u.settleFirst(ctx)
 	}
-	if u.o.Interval < 0 {
-		return intake.Forever(ctx)
+	for u.o.Interval < 0 {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-u.stale.deleted:
+		}
+		if u.spared.Load() && u.inStep.Load() {
+			compareNow(ctx, u, onChange)
+		}
 	}
 	took := time.Duration(0)
 	for u.stale.wait(ctx, u.o.Interval, took) == nil {
