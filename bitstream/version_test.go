@@ -244,8 +244,16 @@ func TestVaultFails(t *testing.T) {
 			t.Errorf("applied %+v", a)
 		}
 		m.steps.Store(-1)
-		if !p.keeper.Waiting(set) || p.keeper.Waiting(set) {
-			t.Error("it is not told once that a change waits")
+		for i, want := range []bool{true, true, false} { // the first scan fails
+			called, err := p.keeper.OfferAgain(set, func() error {
+				if i == 0 {
+					return errKilled
+				}
+				return nil
+			})
+			if called != want || errors.Is(err, errKilled) != (i == 0) {
+				t.Errorf("call %d scans: %v, %v, want %v", i, called, err, want)
+			}
 		}
 	}
 	p.apply(p.put("b", "new", time.Time{}))

@@ -35,14 +35,14 @@ func (k *Keeper) Adopt(ctx context.Context, set string, onEach func(Adoption)) (
 	if !r.opts.keepsVersions() {
 		return Adoption{}, fmt.Errorf("set %s keeps no versions any more", set)
 	}
-	if err := r.settle(ctx); err != nil {
-		return Adoption{}, err
-	}
-	r.missing.Store(false)
+	r.missing.Store(false) // before resources are examined: a change beside this may set it
 	lacks := func(rec *catalog.Record) bool { _, ours := r.opts.Versions.linked(rec); return !ours }
 	same := func(rec *catalog.Record) catalog.Update { return catalog.Update{Record: *rec} }
-	a, err := r.reapply(ctx, lacks, same, onEach)
-	if a.Missing > 0 {
+	var a Adoption
+	if err = r.settle(ctx); err == nil {
+		a, err = r.reapply(ctx, lacks, same, onEach)
+	}
+	if a.Missing > 0 || err != nil { // after an error the rest was not examined
 		r.missing.Store(true)
 	}
 	return a, err
@@ -55,12 +55,18 @@ func (k *Keeper) Missing(set string) bool {
 	return err == nil && r.missing.Load()
 }
 
-// Waiting reports whether changes of the set were left out since the last call
-// because the vault did not accept their versions: the intake should then offer
-// them again by a full comparison.
-func (k *Keeper) Waiting(set string) bool {
+// OfferAgain calls scan if changes of the set were left out because the vault did not
+// accept their versions, and reports whether it did. scan has the intake offer them
+// again by a full comparison; if it fails, the next OfferAgain calls it again.
+func (k *Keeper) OfferAgain(set string, scan func() error) (called bool, err error) {
 	r, err := k.recorderOf(set)
-	return err == nil && r.waits.Swap(false)
+	if err != nil || !r.waits.Swap(false) { // before the scan, which may leave out changes once more
+		return false, nil
+	}
+	if err = scan(); err != nil {
+		r.waits.Store(true)
+	}
+	return true, err
 }
 
 // Withdraw removes the links to versions from the resources of the set; no

@@ -45,9 +45,8 @@ type Site struct {
 	about    Description
 	checks   *fileChecks
 	versions *versions.Upkeep
-	changed  chan struct{}          // receives a value when there are changes to be published
-	waiting  func(list string) bool // reports whether changes of a set wait for room
-	hub      *hubserver.Front       // embedded; nil: none
+	changed  chan struct{}    // receives a value when there are changes to be published
+	hub      *hubserver.Front // embedded; nil: none
 	api      *origins.API
 	log      *slog.Logger
 	cleanup  []func() // in the order in which the resources were opened
@@ -148,7 +147,7 @@ func (s *Site) wire(o *Options, st *storage, access *admin.Access) (err error) {
 			o.Log.Warn("close the API", slog.Any("err", err))
 		}
 	})
-	s.checks, s.waiting = &fileChecks{tally: tally, log: o.Log}, st.waiting
+	s.checks = &fileChecks{tally: tally, log: o.Log}
 	sets := &setBuilder{
 		opts: o, origins: newOpener(o, st, requests.client, s.api), versions: st.versions, keeper: st.keeper, checks: s.checks, failures: failures,
 		onClose: s.onClose,

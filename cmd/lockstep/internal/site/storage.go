@@ -110,9 +110,6 @@ func (st *storage) sweep(ctx context.Context) error {
 	return err
 }
 
-// waiting reports whether changes of a set wait until their versions can be stored.
-func (st *storage) waiting(list string) bool { return st.keeper != nil && st.keeper.Waiting(list) }
-
 // openDocuments opens the store of a site's documents, whose state is locked, and
 // removes the unfinished documents of a publication that was killed.
 func openDocuments(ctx context.Context, o *Options, db *stateplace.Database) (documentStore, error) {

@@ -137,15 +137,19 @@ const waitEvery = time.Minute
 // because their versions could not be kept: no other event may report them
 // again.
 func (s *Site) offerAgain(ctx context.Context, sets []*siteSet, n *sourcereport.Reporter) {
-	for sleep.For(ctx, waitEvery) == nil {
+	keeper := s.builder.storage.keeper
+	for keeper != nil && sleep.For(ctx, waitEvery) == nil {
 		for _, set := range sets {
-			if !s.waiting(set.list) {
-				continue
-			}
-			if _, err := set.origin.Scan(ctx); err != nil && ctx.Err() == nil {
+			scanned, err := keeper.OfferAgain(set.list, func() error {
+				_, err := set.origin.Scan(ctx)
+				return err
+			})
+			if err != nil && ctx.Err() == nil {
 				n.Warn(err)
 			}
-			s.notify() // also after a failure, which may have changed the catalog
+			if scanned {
+				s.notify() // also after a failure, which may have changed the catalog
+			}
 		}
 	}
 }

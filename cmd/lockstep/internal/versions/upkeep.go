@@ -89,24 +89,34 @@ func (u *Upkeep) withdraw(ctx context.Context, set *Set) error {
 // tried again later.
 func (u *Upkeep) Adopt(ctx context.Context, n *sourcereport.Reporter) {
 	for i := range u.Sets {
-		set := &u.Sets[i]
-		if m, _ := u.Store.marked(set.List); set.Ending || m.Complete && !u.Keeper.Missing(set.List) {
-			continue
+		if set := &u.Sets[i]; !set.Ending && !u.isComplete(set) {
+			u.adopt(ctx, n, set)
 		}
-		a, err := u.Keeper.Adopt(ctx, set.List, func(a bitstream.Adoption) { n.Adopting(a.Changed) })
-		n.Adopting(0)
-		if ctx.Err() != nil {
-			return
-		}
-		if err == nil {
-			err = u.Store.mark(set.List, &mark{Complete: a.Missing == 0})
-		}
-		if err == nil && a.Missing > 0 {
-			err = fmt.Errorf("set %s: of %s no version can be kept now; it is tried again", set.Name, term.Count(a.Missing, "resource"))
-		}
-		if err != nil {
-			n.Warn(err)
-		}
+	}
+}
+
+// isComplete reports whether each resource of a set had a version at the last check,
+// and none is known to lack one since.
+func (u *Upkeep) isComplete(set *Set) bool {
+	m, _ := u.Store.marked(set.List)
+	return m.Complete && !u.Keeper.Missing(set.List)
+}
+
+// adopt does so for one set.
+func (u *Upkeep) adopt(ctx context.Context, n *sourcereport.Reporter, set *Set) {
+	a, err := u.Keeper.Adopt(ctx, set.List, func(a bitstream.Adoption) { n.Adopting(a.Changed) })
+	n.Adopting(0)
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		err = u.Store.mark(set.List, &mark{Complete: a.Missing == 0})
+	}
+	if err == nil && a.Missing > 0 {
+		err = fmt.Errorf("set %s: of %s no version can be kept now; it is tried again", set.Name, term.Count(a.Missing, "resource"))
+	}
+	if err != nil {
+		n.Warn(err)
 	}
 }
 
@@ -115,6 +125,11 @@ func (u *Upkeep) Adopt(ctx context.Context, n *sourcereport.Reporter) {
 func (u *Upkeep) Run(ctx context.Context, n *sourcereport.Reporter) error {
 	if !u.Store.Used() {
 		return nil
+	}
+	for i := range u.Sets { // an earlier process may have ended before it stored a version that it missed
+		if set := &u.Sets[i]; !set.Ending && u.isComplete(set) {
+			u.adopt(ctx, n, set)
+		}
 	}
 	sweep := true // once, for the leftovers of an earlier process
 	for {
