@@ -3,8 +3,10 @@ package serve
 import (
 	"bytes"
 	"container/list"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -70,18 +72,24 @@ func (c *cache) get(r blob.Reader, zip bool) (*cached, error) {
 		return known, nil
 	}
 	key := info.Name + "|" + strconv.FormatInt(info.Size, 10) + "|" + strconv.FormatInt(info.ModTime.UnixNano(), 10) + "|" + strconv.FormatBool(zip)
-	v, err, _ := c.flight.Do(key, func() (any, error) {
-		fresh := &cached{name: info.Name, size: info.Size, mod: info.ModTime}
-		if err := c.digest(fresh, r, zip); err != nil {
-			return nil, fmt.Errorf("read %s: %w", info.Name, err)
+	for {
+		ours := false // this request reads the document, for others as well
+		v, err, _ := c.flight.Do(key, func() (any, error) {
+			ours = true
+			fresh := &cached{name: info.Name, size: info.Size, mod: info.ModTime}
+			if err := c.digest(fresh, r, zip); err != nil {
+				return nil, fmt.Errorf("read %s: %w", info.Name, err)
+			}
+			c.keep(fresh)
+			return fresh, nil
+		})
+		switch {
+		case err == nil:
+			return v.(*cached), nil
+		case ours || !errors.Is(err, context.Canceled): // else the client of the request that read it has disconnected
+			return nil, err
 		}
-		c.keep(fresh)
-		return fresh, nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	return v.(*cached), nil
 }
 
 // Writers that compress documents are used again: each has about a megabyte of memory.
