@@ -196,17 +196,40 @@ func (a *update) open(ctx context.Context, look bool) (err error) {
 			return err
 		}
 	}
-	there := 0
-	for info, err := range a.docs.List(ctx, names.Feed(set).Prefix()+a.st.Current.Chain+"-") {
+	a.short, err = a.lacksArchives(ctx)
+	return err
+}
+
+// lacksArchives reports whether archives of the feed are missing. A store may list documents
+// later than it opens them, so those that are not listed are looked at. Of the numbers given,
+// some may never have become archives.
+func (a *update) lacksArchives(ctx context.Context) (bool, error) {
+	set, cur := names.Feed(a.set.Name), a.st.Current
+	listed := make(map[string]bool)
+	for info, err := range a.docs.List(ctx, set.Prefix()+cur.Chain+"-") {
 		if err != nil {
-			return err
+			return false, err
 		}
-		if names.Feed(set).ArchiveChain(info.Name) == a.st.Current.Chain && !slices.Contains(a.st.Dropped, info.Name) {
-			there++
+		listed[info.Name] = true
+	}
+	missing := 0
+	for n := 1; n <= cur.Number && missing <= cur.Number-cur.Archives; n++ {
+		name := set.Archive(cur.Chain, n)
+		if slices.Contains(a.st.Dropped, name) {
+			missing++
+			continue
+		}
+		if listed[name] {
+			continue
+		}
+		switch _, err := a.docs.Stat(ctx, name); {
+		case errors.Is(err, blob.ErrNotExist):
+			missing++
+		case err != nil:
+			return false, err
 		}
 	}
-	a.short = there < a.st.Current.Archives
-	return nil
+	return missing > cur.Number-cur.Archives, nil
 }
 
 // step performs the next step and reports whether there may be more.
@@ -318,7 +341,9 @@ func (a *update) tidy(ctx context.Context) error {
 			return err
 		}
 	}
-	a.st.Retired = slices.DeleteFunc(a.st.Retired, func(r retiredChain) bool { return !there[r.Chain] })
+	a.st.Retired = slices.DeleteFunc(a.st.Retired, func(r retiredChain) bool {
+		return !there[r.Chain] && now.Sub(r.Gone) >= a.feeds.grace // until then, archives that are not listed yet may be
+	})
 	if a.fresh || len(old) > 0 {
 		return a.feeds.dropGroups(ctx, set, cur.Groups)
 	}
