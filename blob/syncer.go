@@ -50,9 +50,6 @@ func (s *syncer) bytes(top *folder, batch []*dirWriter) error {
 			// A sealed file has no open handle that could report its write error.
 			return &CommitError{Name: batch[sealed].name, Err: cause(err)}
 		}
-		if err := unseal(batch); err != nil {
-			return err
-		}
 	}
 	// Syncing them one after the other would cost one flush of the disk each;
 	// concurrent syncs often share one.
@@ -61,7 +58,7 @@ func (s *syncer) bytes(top *folder, batch []*dirWriter) error {
 	for part := range slices.Chunk(indices(len(batch)), (len(batch)+syncEach-1)/syncEach) {
 		wg.Go(func() {
 			for _, i := range part {
-				if errs[i] = batch[i].file.Sync(); errs[i] == nil {
+				if errs[i] = batch[i].sync(); errs[i] == nil {
 					s.trace.did(traceSync, batch[i].path())
 				}
 			}
@@ -76,20 +73,18 @@ func (s *syncer) bytes(top *folder, batch []*dirWriter) error {
 	return nil
 }
 
-// unseal opens files that were closed in the expectation that the whole file
-// system can be synced.
-func unseal(batch []*dirWriter) error {
-	for _, t := range batch {
-		if t.state != writerSealed || t.file != nil {
-			continue
-		}
-		f, _, err := t.tmp.open(t.base, os.O_RDWR)
-		if err != nil {
-			return &CommitError{Name: t.name, Err: cause(err)}
-		}
-		t.file = f
+// sync makes the bytes durable. A file that was closed in the expectation that the whole file
+// system can be synced is opened for it.
+func (w *dirWriter) sync() error {
+	if w.file != nil {
+		return w.file.Sync()
 	}
-	return nil
+	f, _, err := w.tmp.open(w.base, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // nothing was written
+	return f.Sync()
 }
 
 func indices(n int) []int {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,33 @@ func TestFortyOpenFilesAreEnough(t *testing.T) {
 	}
 	f.kill()
 	run("audit", p.address, filepath.Join(room, "followed"), "-q")
+}
+
+// TestManyPartsInFortyOpenFiles publishes many parts of a Change List and archives of a feed at
+// once, in a process that may have 40 files open.
+func TestManyPartsInFortyOpenFiles(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("files are closed before they are synced only where a whole file system can be synced")
+	}
+	room := t.TempDir()
+	dir, config := filepath.Join(room, "files"), filepath.Join(room, "site.yaml")
+	write(t, room, "site.yaml", "sets:\n  - {from: 'dir:"+dir+"', change_list: {entries: 3}, atom_pmh: {entries: 3}}\n")
+	const n, parts = 150, 40
+	for version := range 2 {
+		for i := range n {
+			write(t, dir, fmt.Sprint(i, ".txt"), strings.Repeat("x", i+1+version))
+		}
+		args := []string{"publish", "--config", config, "--out", filepath.Join(room, "out"), "--base-url", "http://example.org/", "--state", filepath.Join(room, "state"), "-q"}
+		if out, err := fewFiles(args...).CombinedOutput(); err != nil {
+			t.Fatalf("version %d: %v\n%.2000s", version, err, out)
+		}
+	}
+	for _, pattern := range []string{"changelist-*.xml", "feed-*.atom", "changelist-*.xml.gz"} {
+		if all, err := filepath.Glob(filepath.Join(room, "out", "resourcesync", "main", pattern)); err != nil || len(all) < parts {
+			t.Errorf("%d documents %s, %v; want %d at least", len(all), pattern, err, parts)
+		}
+	}
 }
 
 // TestMoreClientsThanOpenFiles has 200 clients ask services that may have 40 files

@@ -9,6 +9,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/blob"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -78,6 +79,9 @@ func (a *update) cut(ctx context.Context, next *feed, entries []atompmh.Entry, g
 			return err
 		}
 		cut = append(cut, d.blob)
+		if err := document.SealParts(cut); err != nil {
+			return err
+		}
 		next.Newest, entries = name, entries[n:]
 		next.Archives++
 	}

@@ -131,6 +131,9 @@ func (w *writing) finish(ctx context.Context) error {
 			return err
 		}
 		w.full, w.d = append(w.full, w.d.blob), nil
+		if err := document.SealParts(w.full); err != nil {
+			return err
+		}
 	}
 	if len(w.full) < document.CommitParts {
 		return nil

@@ -85,6 +85,29 @@ func atMost(e *resourcesync.Entry) int64 {
 // Discard gives up a document that goes to a blob.
 func (d *Writer) Discard() { _ = d.Blob.Close() } // none of it is needed
 
+// openParts is how many finished parts may hold their files open until they are committed
+// together.
+const openParts = 4
+
+// SealParts has finished parts hold no file open, if they are many and their store can do
+// without. It is called after each one that is added to them.
+func SealParts(parts []blob.Writer) error {
+	switch n := len(parts); {
+	case n <= openParts:
+		return nil
+	case n > openParts+1:
+		parts = parts[n-1:] // the others are sealed
+	}
+	for _, w := range parts {
+		if s, ok := w.(blob.Sealer); ok {
+			if _, err := s.Seal(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // CheckLinks reports what keeps an entry of a Resource List from having links.
 func CheckLinks(links ...resourcesync.Link) error {
 	now := resourcesync.Header{

@@ -89,6 +89,9 @@ func (b *changeBuild) restore(ctx context.Context, st *changeState) error {
 				return fmt.Errorf("part %s: %w", p.Name, err)
 			}
 			b.closed = append(b.closed, w)
+			if err := document.SealParts(b.closed); err != nil {
+				return err
+			}
 		}
 		after = p.Last
 	}
@@ -197,6 +200,9 @@ func (b *changeBuild) close(ctx context.Context, st *changeState, upto catalog.S
 			return err
 		}
 		b.closed = append(b.closed, w)
+		if err := document.SealParts(b.closed); err != nil {
+			return err
+		}
 		st.Closed = append(st.Closed, closedPart{Name: st.Open.Name, From: st.Open.From, Until: until, Last: last.Seq})
 		st.Open = openPart{From: until, After: last.Seq}
 		b.name(&st.Open)

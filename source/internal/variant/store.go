@@ -139,6 +139,26 @@ func (w *writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Seal implements [blob.Sealer].
+func (w *writer) Seal() (closed bool, err error) {
+	if err := w.variant.end(); err != nil {
+		return false, err
+	}
+	closed = true
+	for _, w := range []blob.Writer{w.Writer, w.variant.Writer} {
+		s, ok := w.(blob.Sealer)
+		if !ok {
+			return false, nil
+		}
+		sealed, err := s.Seal()
+		if err != nil {
+			return false, err
+		}
+		closed = closed && sealed
+	}
+	return closed, nil
+}
+
 // Close drops both, unless committed.
 func (w *writer) Close() error {
 	return errors.Join(w.Writer.Close(), w.variant.Close())
