@@ -107,7 +107,7 @@ func (s *Source) publishLarge(ctx context.Context, set Set) (*SetReport, error) 
 	if b == nil || err != nil {
 		return nil, err
 	}
-	defer s.lists.End(b)
+	defer s.lists.End(ctx, b)
 	s.publishing.Unlock()
 	err = b.Run(ctx)
 	s.publishing.Lock()

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"lockstep/blob"
-	"lockstep/source/internal/names"
 )
 
 // A Build is a Resource List that is written in the background, while changes are
@@ -63,11 +62,12 @@ func (b *Build) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// End forgets a Build, whether it has run, was published, or not. Parts that were not
-// published are removed like those of a publication that was cut short.
-func (s *Lists) End(b *Build) {
+// End forgets a Build, whether it has run, was published, or not. It removes the parts of one
+// that no publication took.
+func (s *Lists) End(ctx context.Context, b *Build) {
 	if b.entry != nil {
-		_ = b.entry.Close() // does nothing after Commit
+		_ = b.entry.Close() // its content is not needed
+		b.list.drop(ctx)
 	}
 	if s.building[b.list.set.Name] == b {
 		delete(s.building, b.list.set.Name)
@@ -77,7 +77,7 @@ func (s *Lists) End(b *Build) {
 // isBuilding reports whether a document is a part of a list that is being written in the background.
 func (s *Lists) isBuilding(set, name string) bool {
 	b := s.building[set]
-	return b != nil && names.CopyOfPart(name) == names.Set(set).ResourceListCopy(b.list.gen)
+	return b != nil && b.list.owns(name)
 }
 
 // isUsable reports whether the list is complete, and can be published in place of the one

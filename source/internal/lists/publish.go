@@ -199,6 +199,7 @@ type publication struct {
 	listAtOnce bool         // readers, or an archive, need it at once
 	changes    bool         // a Change List is due
 	entry      blob.Writer  // the Resource List's entry document
+	unnamed    *listBuild   // the Resource List, until the first document or state that may name its parts is written
 	build      *changeBuild // of the Change List
 	back       bool         // the catalog is older than what was published from it
 	restart    bool         // start a new history, whatever was published

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"sort"
@@ -118,12 +119,43 @@ func (b *listBuild) run(ctx context.Context) (*listState, blob.Writer, error) {
 		}
 	}
 	if err != nil {
+		b.drop(ctx)
 		return nil, nil, fmt.Errorf("build resource list: %w", err)
 	}
 	if list.Copy = b.copy; list.Seq != b.mark.Seq || !list.At.Equal(b.mark.At) {
 		list.Taken = document.Mark(b.mark)
 	}
 	return list, entry, nil
+}
+
+// dropTime limits how long removing the parts of a list that is not published may take.
+const dropTime = 5 * time.Second
+
+// drop removes what was committed of a list that is not going to be published, so that it takes
+// no room until a later publication removes it. No document names it, and no state.
+func (b *listBuild) drop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime)
+	defer cancel()
+	var parts []string
+	for i := range b.sections {
+		if name := b.sections[i].Name; b.owns(name) {
+			parts = append(parts, name)
+		}
+	}
+	if b.copy != "" {
+		parts = append(parts, b.copy)
+	}
+	if len(parts) == 0 {
+		return
+	}
+	if err := b.docs.Remove(ctx, parts...); err != nil {
+		b.docs.Log.WarnContext(ctx, "parts of a resource list that is not published are removed later", slog.String("set", b.set.Name), slog.Any("err", err))
+	}
+}
+
+// owns reports whether a document is a part of this list that it does not share with the base.
+func (b *listBuild) owns(name string) bool {
+	return names.CopyOfPart(name) == names.Set(b.set.Name).ResourceListCopy(b.gen)
 }
 
 // write writes the list as one document, if the resources fit it, otherwise as parts
@@ -381,13 +413,14 @@ func (b *listBuild) part(ctx context.Context, d *document.Writer, s *sections.Se
 	b.mu.Lock()
 	b.sections = append(b.sections, *s)
 	b.open = append(b.open, d.Blob)
+	err := document.SealParts(b.open)
 	var full []blob.Writer
-	if len(b.open) >= document.CommitParts {
+	if err == nil && len(b.open) >= document.CommitParts {
 		full, b.open = b.open, nil
 	}
 	b.mu.Unlock()
 	if full == nil {
-		return nil
+		return err
 	}
 	defer func() {
 		for _, w := range full {

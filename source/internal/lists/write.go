@@ -20,7 +20,7 @@ import (
 // write performs steps 1 to 6 of Publish. It reports whether it wrote anything that
 // readers can see.
 func (p *publication) write(ctx context.Context) (written bool, err error) {
-	defer p.discard() // has no effect on committed documents
+	defer p.discard(ctx) // has no effect on committed documents
 	if p.begun {
 		if err := p.keepHistory(ctx); err != nil {
 			return false, err
@@ -43,6 +43,7 @@ func (p *publication) write(ctx context.Context) (written bool, err error) {
 		}
 		return true, p.owner.saveGrown(ctx, p.set.Name, b.open, p.next)
 	}
+	p.unnamed = nil
 	if _, err := p.owner.opts.Archives.Remember(ctx, p.set.Name, false, p.archives.lists, p.archives.closed); err != nil { // step 2
 		return false, err
 	}
@@ -110,9 +111,12 @@ func switches(b *changeBuild, st *changeState, list blob.Writer) (parts, entries
 	return parts, entries
 }
 
-func (p *publication) discard() {
+func (p *publication) discard(ctx context.Context) {
 	if p.entry != nil {
 		_ = p.entry.Close() // its content is not needed
+	}
+	if p.unnamed != nil {
+		p.unnamed.drop(ctx)
 	}
 	if p.build != nil {
 		p.build.discard()
@@ -121,8 +125,8 @@ func (p *publication) discard() {
 
 // take writes the documents that are due. It changes no document that another one names.
 func (p *publication) take(ctx context.Context) error {
-	p.discard() // documents of an earlier attempt
-	p.entry, p.build = nil, nil
+	p.discard(ctx) // documents of an earlier attempt
+	p.entry, p.unnamed, p.build = nil, nil, nil
 	p.archives.lists.Reset()
 	p.archives.closed.Reset()
 	p.next.Stamp = p.docs.After(p.state.Stamp)
@@ -149,6 +153,7 @@ func (p *publication) takeList(ctx context.Context) (err error) {
 	} else if list, p.entry, err = b.run(ctx); err != nil {
 		return err
 	}
+	p.unnamed = b
 	if b.copy != "" {
 		p.archives.lists.Add(archive.Pointer{Name: b.copy, At: list.At, Seq: list.Seq})
 	}
