@@ -69,6 +69,7 @@ type Options struct {
 type Channels struct {
 	opts     Options
 	channels []*Channel // in the order of the sets
+	recent   recentList
 }
 
 // New returns the channels of the sets.
@@ -129,8 +130,12 @@ type Channel struct {
 func (c *Channel) SetName() string { return c.set.Name }
 
 // recentNotifications is how many notifications a channel holds in memory, to share
-// them among receivers that keep up. Each has up to notifiedBytes.
-const recentNotifications = 4
+// them among receivers that keep up. Each has up to notifiedBytes. Those of all channels
+// together have up to recentBytes: memory filled by many sets.
+const (
+	recentNotifications = 4
+	recentBytes         = 32 << 20
+)
 
 func newChannel(set Set) *Channel {
 	return &Channel{set: set, Name: names.Set(set.Name).Topic(), grown: make(chan struct{}), moved: make(chan struct{}, 1)}
@@ -230,13 +235,47 @@ func (s *Channels) next(ctx context.Context, c *Channel, p Place) (n *notificati
 	if err != nil {
 		return nil, gap, fmt.Errorf("notify of changes after %d: %w", p.Seq, err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.recent = append(c.recent, n)
-	if over := len(c.recent) - recentNotifications; over > 0 {
-		c.recent = slices.Delete(c.recent, 0, over)
-	}
+	s.recent.add(c, n)
 	return n, gap, nil
+}
+
+// A recentList is the recent notifications of all channels. The zero value is ready to use.
+type recentList struct {
+	mu    sync.Mutex // guards the following fields
+	all   []recentOf // oldest first
+	bytes int64
+}
+
+// A recentOf is a notification in the memory of a channel.
+type recentOf struct {
+	c *Channel
+	n *notification
+}
+
+// add has c hold n in memory, and drops those beyond the limits.
+func (l *recentList) add(c *Channel, n *notification) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all, l.bytes = append(l.all, recentOf{c, n}), l.bytes+n.weight()
+	c.mu.Lock()
+	c.recent = append(c.recent, n)
+	over := len(c.recent) > recentNotifications
+	c.mu.Unlock()
+	if over {
+		l.drop(slices.IndexFunc(l.all, func(r recentOf) bool { return r.c == c }))
+	}
+	for l.bytes > recentBytes && len(l.all) > 1 {
+		l.drop(0)
+	}
+}
+
+// drop drops the i-th notification. The caller holds mu.
+func (l *recentList) drop(i int) {
+	r := l.all[i]
+	l.all, l.bytes = slices.Delete(l.all, i, i+1), l.bytes-r.n.weight()
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	r.c.recent = slices.DeleteFunc(r.c.recent, func(n *notification) bool { return n == r.n })
 }
 
 // known returns the notification after p if it has been built already.
