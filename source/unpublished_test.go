@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,14 +13,15 @@ import (
 	"lockstep/source"
 )
 
-// An entryless store cannot begin the entry document of a Resource List while it fails.
-type entryless struct {
+// A partial store cannot begin documents with the end of a name, while it fails.
+type partial struct {
 	blob.Store
+	name  string
 	fails bool
 }
 
-func (s *entryless) Create(ctx context.Context, name string) (blob.Writer, error) {
-	if s.fails && name == mainSet+"resourcelist.xml" {
+func (s *partial) Create(ctx context.Context, name string) (blob.Writer, error) {
+	if s.fails && strings.HasSuffix(name, s.name) {
 		return nil, errFault
 	}
 	return s.Store.Create(ctx, name)
@@ -30,7 +32,7 @@ func (s *entryless) Create(ctx context.Context, name string) (blob.Writer, error
 func TestUnpublishedParts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, source.Options{MaxEntries: 20, SmallSet: 1, Workers: 1, Keep: 100 * time.Hour, Grace: 2 * time.Hour})
-	docs := &entryless{Store: w.docs}
+	docs := &partial{Store: w.docs, name: "/resourcelist.xml"}
 	store := &meanwhile{Store: docs}
 	w.docs = store
 	parts := func() []string { return w.names(mainSet + "resourcelist-") }
@@ -79,4 +81,24 @@ func TestUnpublishedParts(t *testing.T) {
 		}
 	}
 	w.upToDate()
+}
+
+// TestUnpublishedArchives: archives of a feed that is not published are removed at once.
+func TestUnpublishedArchives(t *testing.T) {
+	t.Parallel()
+	w := atomWorld(t, source.Atom{Entries: 1})
+	docs := &partial{Store: w.docs, name: "-000001.atom"} // the oldest archive, which is written last
+	w.docs = docs
+	w.fill("r%05d", 200)
+	for _, fails := range []bool{true, false} {
+		docs.fails = fails
+		if _, err := w.source().Publish(context.Background()); errors.Is(err, errFault) != fails {
+			t.Fatalf("fails: %v, Publish = %v", fails, err)
+		}
+		if got := len(w.names(mainSet + "feed-")); fails && got > 0 || !fails && got < 100 {
+			t.Errorf("fails: %v, and %d archives are there", fails, got)
+		}
+		w.pass(time.Hour)
+	}
+	w.inFeed()
 }

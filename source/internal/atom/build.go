@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -31,6 +32,8 @@ type build struct {
 	groups *extsort.Sorter // of resources, by part
 	newest time.Time
 	dated  int64 // entries that get a new time
+
+	planned bool // the state may name what was written
 }
 
 // sortMemory is how many bytes a sorter holds in memory; the rest is on disk.
@@ -61,10 +64,40 @@ func (b *build) run(ctx context.Context) error {
 	} else if err := b.merge(ctx, missed); err != nil {
 		return err
 	}
-	if err := b.writeGroupParts(ctx); err != nil {
-		return err
+	err := b.writeGroupParts(ctx)
+	if err == nil {
+		err = b.writeAll(ctx)
 	}
-	return b.writeAll(ctx)
+	if err != nil && !b.planned {
+		b.drop(ctx)
+	}
+	return err
+}
+
+// dropTime limits how long removing the archives of a feed that is not published may take.
+const dropTime = 5 * time.Second
+
+// drop removes what was committed of a feed that is not going to be published, so that it takes
+// no room until a later publication removes it.
+func (b *build) drop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime)
+	defer cancel()
+	set := names.Feed(b.set.Name)
+	var written []string
+	for n := range b.next.Archives {
+		written = append(written, set.Archive(b.next.Chain, n+1))
+	}
+	for part := range groupParts {
+		if b.next.Groups == b.next.Chain {
+			written = append(written, set.Group(b.next.Chain, part))
+		}
+	}
+	if len(written) == 0 {
+		return
+	}
+	if err := b.docs.Remove(ctx, written...); err != nil {
+		b.docs.Log.InfoContext(ctx, "archives of an atom feed that is not published are removed later", slog.String("set", b.set.Name), slog.Any("err", err))
+	}
 }
 
 // merge combines the resources in the catalog with deletions from the catalog and from

@@ -62,6 +62,7 @@ func (b *build) writeAll(ctx context.Context) error {
 	if old != nil && old.Chain != "" {
 		b.st.Retired = append(slices.Clip(b.st.Retired), retiredChain{old.Chain, b.docs.Now()})
 	}
+	b.planned = true
 	if err := b.switchTo(ctx, &b.next, w.entry, nil, nil); err != nil {
 		return err
 	}

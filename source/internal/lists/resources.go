@@ -149,7 +149,7 @@ func (b *listBuild) drop(ctx context.Context) {
 		return
 	}
 	if err := b.docs.Remove(ctx, parts...); err != nil {
-		b.docs.Log.WarnContext(ctx, "parts of a resource list that is not published are removed later", slog.String("set", b.set.Name), slog.Any("err", err))
+		b.docs.Log.InfoContext(ctx, "parts of a resource list that is not published are removed later", slog.String("set", b.set.Name), slog.Any("err", err))
 	}
 }
 
