@@ -146,8 +146,10 @@ func (m *Mem) Save(ctx context.Context, c Changes) error {
 		s.Progress = s.Progress.inMicros()
 		m.subscriptions[s.Key] = s
 	}
-	for _, k := range c.Remove {
-		delete(m.subscriptions, k)
+	for _, r := range c.Remove {
+		if s := m.subscriptions[r.Key]; r.Matches(s.Created, s.Expires) {
+			delete(m.subscriptions, r.Key)
+		}
 	}
 	for k, p := range c.Progress {
 		if s, ok := m.subscriptions[k]; ok {

@@ -105,12 +105,25 @@ type Request struct {
 	Next        time.Time     // when to retry; zero: at once
 }
 
+// A Removal deletes the row of a subscription as its hub knew it. A row that was written later remains: the subscription
+// was requested again, or renewed by another hub.
+type Removal struct {
+	Key     Key
+	Created time.Time // of the row; zero: whatever the store has is deleted
+	Expires time.Time // of the row, or later
+}
+
+// Matches reports whether r is for a row with these times, to the microsecond.
+func (r *Removal) Matches(created, expires time.Time) bool {
+	return r.Created.IsZero() || r.Created.UnixMicro() == created.UnixMicro() && expires.UnixMicro() <= r.Expires.UnixMicro()
+}
+
 // Changes are written by Save, field by field in this order. If a field names
 // something twice, the later value wins.
 type Changes struct {
 	Topics   []Topic // only their State is written; missing topics are created
 	Put      []Subscription
-	Remove   []Key            // subscriptions
+	Remove   []Removal        // of subscriptions
 	Progress map[Key]Progress // of existing subscriptions; others are ignored
 	Ask      []Request        // written in place of an earlier request; one with Attempts only in place of itself, as At shows
 	Settle   []Request        // requests that are complete; only Key and At count: another request for the Key remains

@@ -38,6 +38,7 @@ func Run(t *testing.T, open func(*testing.T) hubstore.Store) {
 		{"TrimMany", testTrimMany},
 		{"Topics", testTopics},
 		{"Subscriptions", testSubscriptions},
+		{"Removals", testRemovals},
 		{"Progress", testProgress},
 		{"Requests", testRequests},
 		{"ReplacedRequests", testReplacedRequests},

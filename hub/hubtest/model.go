@@ -38,7 +38,7 @@ func testModel(t *testing.T, s hubstore.Store) {
 			sub := subscription(topic(), callback())
 			sub.Progress = progress()
 			c.Put = append(c.Put, sub)
-			c.Remove = append(c.Remove, hubstore.KeyOf(topic(), callback()))
+			c.Remove = append(c.Remove, hubstore.Removal{Key: hubstore.KeyOf(topic(), callback())})
 			c.Progress[hubstore.KeyOf(topic(), callback())] = progress()
 			c.Ask = append(c.Ask, ask())
 			c.Settle = append(c.Settle, ask())

@@ -33,7 +33,7 @@ func RunReopen(t *testing.T, open func() hubstore.Store, shut func()) {
 			save(t, s, hubstore.Changes{Progress: map[hubstore.Key]hubstore.Progress{sub.Key: {Cursor: 2}}})
 		},
 		func(s hubstore.Store) { trim(t, s, topicA, 2) },
-		func(s hubstore.Store) { save(t, s, hubstore.Changes{Remove: []hubstore.Key{sub.Key}}) },
+		func(s hubstore.Store) { save(t, s, hubstore.Changes{Remove: []hubstore.Removal{{Key: sub.Key}}}) },
 	}
 	var want state
 	var s hubstore.Store

@@ -69,7 +69,7 @@ func testCancel(t *testing.T, s hubstore.Store) {
 	if _, err := s.Append(ctx, []hubstore.Message{message(topicA, "2")}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Append = %v, want %v", err, context.Canceled)
 	}
-	if err := s.Save(ctx, hubstore.Changes{Remove: []hubstore.Key{sub.Key}}); !errors.Is(err, context.Canceled) {
+	if err := s.Save(ctx, hubstore.Changes{Remove: []hubstore.Removal{{Key: sub.Key}}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Save = %v, want %v", err, context.Canceled)
 	}
 	if err := s.Trim(ctx, topicA, 1); !errors.Is(err, context.Canceled) {

@@ -57,12 +57,36 @@ func testSubscriptions(t *testing.T, s hubstore.Store) {
 	all[1] = renewed
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
 
-	remove := []hubstore.Key{all[0].Key, hubstore.KeyOf("none", "none"), all[0].Key, "nonsense", "", "\x00"}
+	var remove []hubstore.Removal
+	for _, k := range []hubstore.Key{all[0].Key, hubstore.KeyOf("none", "none"), all[0].Key, "nonsense", "", "\x00"} {
+		remove = append(remove, hubstore.Removal{Key: k})
+	}
 	save(t, s, hubstore.Changes{Remove: remove})
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all[1:], subscriptionKey))
 	// Again after that: no previous value is left.
 	save(t, s, hubstore.Changes{Put: all[:1]})
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
+}
+
+// testRemovals deletes only the rows that were known: neither those created later, nor those renewed.
+func testRemovals(t *testing.T, s hubstore.Store) {
+	var all []hubstore.Subscription
+	for i := range 5 {
+		all = append(all, subscription(topicA, fmt.Sprint("https://example.org/", i)))
+	}
+	save(t, s, hubstore.Changes{Put: all})
+	removal := func(i int, created, expires time.Duration) hubstore.Removal {
+		return hubstore.Removal{Key: all[i].Key, Created: all[i].Created.Add(created), Expires: all[i].Expires.Add(expires)}
+	}
+	save(t, s, hubstore.Changes{Remove: []hubstore.Removal{
+		removal(0, -time.Microsecond, 0), removal(1, 0, -time.Microsecond), // before the row was written
+		removal(2, time.Nanosecond, 0), removal(3, 0, time.Hour), {Key: all[4].Key},
+	}})
+	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all[:2], subscriptionKey))
+	progress := map[hubstore.Key]hubstore.Progress{all[0].Key: {Cursor: 7}}
+	save(t, s, hubstore.Changes{Progress: progress})
+	all[0].Progress = progress[all[0].Key]
+	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all[:2], subscriptionKey))
 }
 
 func testProgress(t *testing.T, s hubstore.Store) {
@@ -193,7 +217,7 @@ func testTwice(t *testing.T, s hubstore.Store) {
 	again.Progress.Cursor, ask.Attempts = 3, 0
 	same(t, "subscription put, with Progress beside", subscriptions(t, s, again.Key.Shard()), []hubstore.Subscription{again})
 	save(t, s, hubstore.Changes{
-		Put: []hubstore.Subscription{again}, Remove: []hubstore.Key{again.Key}, Progress: map[hubstore.Key]hubstore.Progress{again.Key: {Cursor: 4}},
+		Put: []hubstore.Subscription{again}, Remove: []hubstore.Removal{{Key: again.Key}}, Progress: map[hubstore.Key]hubstore.Progress{again.Key: {Cursor: 4}},
 		Ask: []hubstore.Request{ask}, Settle: []hubstore.Request{ask},
 	})
 	same(t, "subscription put and removed", subscriptions(t, s, again.Key.Shard()), nil)

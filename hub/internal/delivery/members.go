@@ -138,11 +138,12 @@ func (x *Members) End(ctx context.Context, r hubstore.Request, settle bool) erro
 	key := r.Key
 	x.registry.mu.Lock()
 	owned := x.sharing.has(key)
-	if s := x.registry.find(key); s != nil {
+	s := x.registry.find(key)
+	if s != nil {
 		x.registry.drop(s)
 		s.ended = true
 	}
-	saving := x.saver.enter(hubstore.Changes{Remove: []hubstore.Key{key}, Settle: settled(r, settle)})
+	saving := x.saver.enter(hubstore.Changes{Remove: []hubstore.Removal{{Key: key}}, Settle: settled(r, settle)})
 	x.registry.mu.Unlock()
 	err := saving.wait(ctx)
 	if err == nil && owned {
@@ -153,8 +154,8 @@ func (x *Members) End(ctx context.Context, r hubstore.Request, settle bool) erro
 	}
 	x.registry.mu.Lock()
 	defer x.registry.mu.Unlock()
-	if x.registry.find(key) == nil && x.sharing.has(key) { // the row has to be deleted in any case
-		x.progress.remove(key)
+	if s != nil && x.registry.find(key) == nil && x.sharing.has(key) { // its row has to be deleted in any case
+		x.progress.remove(s)
 	}
 	return err
 }

@@ -29,8 +29,8 @@ type progressSaver struct {
 	hurried  chan struct{}           // progress has to be saved at once
 	owns     func(hubstore.Key) bool // reports whether the hub owns a subscription; the caller holds the lock of the registry
 
-	dirty    []*subscription       // their Progress has to be saved; the lock of the registry guards it
-	removing map[hubstore.Key]bool // subscriptions that have ended and whose rows must be deleted; likewise
+	dirty    []*subscription                   // their Progress has to be saved; the lock of the registry guards it
+	removing map[hubstore.Key]hubstore.Removal // rows of subscriptions that have ended; likewise
 
 	wait time.Duration // before the next save; used by run alone
 }
@@ -38,7 +38,7 @@ type progressSaver struct {
 func newProgressSaver(r *registry, s *saver, log *slog.Logger) *progressSaver {
 	return &progressSaver{
 		registry: r, saver: s, log: log,
-		changed: make(chan struct{}, 1), hurried: make(chan struct{}, 1), removing: map[hubstore.Key]bool{}, wait: savePace,
+		changed: make(chan struct{}, 1), hurried: make(chan struct{}, 1), removing: map[hubstore.Key]hubstore.Removal{}, wait: savePace,
 	}
 }
 
@@ -62,21 +62,21 @@ func (p *progressSaver) hurry() { wake(p.hurried) }
 func (p *progressSaver) finish(s *subscription) {
 	p.registry.drop(s)
 	s.ended = true
-	p.remove(s.Key)
+	p.remove(s)
 	p.hurry()
 }
 
-// remove schedules the row of a subscription to be deleted. The caller holds the
+// remove schedules the row of a subscription that has ended to be deleted. The caller holds the
 // lock of the registry.
-func (p *progressSaver) remove(key hubstore.Key) {
-	p.removing[key] = true
+func (p *progressSaver) remove(s *subscription) {
+	p.removing[s.Key] = hubstore.Removal{Key: s.Key, Created: s.Created, Expires: s.Expires}
 	wake(p.changed)
 }
 
 // lose drops what is to be saved of a shard that belongs to another hub. The caller holds the
 // lock of the registry.
 func (p *progressSaver) lose(shard int) {
-	maps.DeleteFunc(p.removing, func(k hubstore.Key, _ bool) bool { return k.Shard() == shard })
+	maps.DeleteFunc(p.removing, func(k hubstore.Key, _ hubstore.Removal) bool { return k.Shard() == shard })
 	p.registry.clear(shard) // which makes progress void
 }
 
@@ -164,7 +164,7 @@ func (p *progressSaver) save() (saved int, more bool, err error) {
 	}
 	n := min(len(p.dirty), saveCursor)
 	batch, removing := p.dirty[:n:n], p.removing
-	p.dirty, p.removing = p.dirty[n:], map[hubstore.Key]bool{}
+	p.dirty, p.removing = p.dirty[n:], map[hubstore.Key]hubstore.Removal{}
 	if len(p.dirty) == 0 {
 		p.dirty = nil
 	}
@@ -175,8 +175,8 @@ func (p *progressSaver) save() (saved int, more bool, err error) {
 			c.Progress[s.Key] = s.Progress
 		}
 	}
-	for k := range removing {
-		c.Remove = append(c.Remove, k)
+	for _, r := range removing {
+		c.Remove = append(c.Remove, r)
 	}
 	more = len(p.dirty) > 0
 	if len(c.Progress) == 0 && len(c.Remove) == 0 {
@@ -201,9 +201,9 @@ func (p *progressSaver) save() (saved int, more bool, err error) {
 			s.saved = min(saved.Cursor, s.Progress.Cursor) // it may have been replayed meanwhile
 		}
 	}
-	for k := range removing {
-		if saving.err != nil && p.registry.find(k) == nil && p.owns(k) {
-			p.removing[k] = true
+	for k, r := range removing {
+		if _, later := p.removing[k]; saving.err != nil && !later && p.registry.find(k) == nil && p.owns(k) {
+			p.removing[k] = r
 		}
 	}
 	return len(c.Progress), more || saving.err != nil, saving.err

@@ -88,7 +88,7 @@ func merge(all []hubstore.Changes) hubstore.Changes {
 		return all[0]
 	}
 	topics, put, ask := map[string]hubstore.Topic{}, map[hubstore.Key]hubstore.Subscription{}, map[hubstore.Key]hubstore.Request{}
-	remove, progress := map[hubstore.Key]bool{}, map[hubstore.Key]hubstore.Progress{}
+	remove, progress := map[hubstore.Key]hubstore.Removal{}, map[hubstore.Key]hubstore.Progress{}
 	var settle []hubstore.Request
 	for _, c := range all {
 		for _, t := range c.Topics {
@@ -99,9 +99,16 @@ func merge(all []hubstore.Changes) hubstore.Changes {
 			delete(remove, s.Key)
 			delete(progress, s.Key)
 		}
-		for _, k := range c.Remove {
-			remove[k] = true
-			delete(put, k)
+		for _, r := range c.Remove {
+			if s, ok := put[r.Key]; ok && r.Matches(s.Created, s.Expires) {
+				delete(put, r.Key)
+				r = hubstore.Removal{Key: r.Key} // the store may have the row before that one
+			} else if ok {
+				continue
+			}
+			if earlier, ok := remove[r.Key]; !ok || !earlier.Created.IsZero() {
+				remove[r.Key] = r
+			}
 		}
 		for k, p := range c.Progress {
 			if s, ok := put[k]; ok {
@@ -120,7 +127,7 @@ func merge(all []hubstore.Changes) hubstore.Changes {
 		settle = append(settle, c.Settle...)
 	}
 	return hubstore.Changes{
-		Topics: slices.Collect(maps.Values(topics)), Put: slices.Collect(maps.Values(put)), Remove: slices.Collect(maps.Keys(remove)),
+		Topics: slices.Collect(maps.Values(topics)), Put: slices.Collect(maps.Values(put)), Remove: slices.Collect(maps.Values(remove)),
 		Progress: progress, Ask: slices.Collect(maps.Values(ask)), Settle: settle,
 	}
 }

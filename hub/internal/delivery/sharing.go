@@ -242,7 +242,7 @@ func (x *Sharing) retire(ctx context.Context) error {
 		x.registry.mu.Unlock()
 		return nil
 	}
-	saving := x.saver.enter(hubstore.Changes{Progress: x.progress.unsaved(), Remove: slices.Collect(maps.Keys(x.progress.removing))})
+	saving := x.saver.enter(hubstore.Changes{Progress: x.progress.unsaved(), Remove: slices.Collect(maps.Values(x.progress.removing))})
 	x.registry.mu.Unlock()
 	x.lose(keep)
 	return saving.wait(ctx)
@@ -479,7 +479,7 @@ func (x *Sharing) listChanges(ctx context.Context) error {
 func (x *Sharing) reload(ctx context.Context, shard int, keys map[hubstore.Key]bool) error {
 	x.registry.mu.Lock()
 	x.registry.touched = map[hubstore.Key]bool{}
-	saving := x.saver.enter(hubstore.Changes{Remove: slices.Collect(maps.Keys(x.progress.removing))})
+	saving := x.saver.enter(hubstore.Changes{Remove: slices.Collect(maps.Values(x.progress.removing))})
 	x.registry.mu.Unlock()
 	rows, err := map[hubstore.Key]hubstore.Subscription{}, saving.wait(ctx)
 	if err == nil {

@@ -25,7 +25,7 @@ func (h *Hub) Save(ctx context.Context, c hubstore.Changes) error {
 		}{
 			{"write topics", func() error { return h.putStates(ctx, tx, c.Topics) }},
 			{"write subscriptions", func() error { return h.putSubscriptions(ctx, tx, c.Put) }},
-			{"remove subscriptions", func() error { return h.remove(ctx, tx, c.Remove, "hub_subscription", "hub_progress") }},
+			{"remove subscriptions", func() error { return h.removeSubscriptions(ctx, tx, c.Remove) }},
 			{"write progress", func() error { return h.updateProgress(ctx, tx, c.Progress) }},
 			{"write requests", func() error { return h.putRequests(ctx, tx, c.Ask) }},
 			{"remove requests", func() error { return h.settle(ctx, tx, c.Settle) }},
@@ -66,6 +66,17 @@ func (h *Hub) putStates(ctx context.Context, tx *sql.Tx, topics []hubstore.Topic
 		}
 	}
 	return nil
+}
+
+// removeSubscriptions deletes the rows that the removals are for.
+func (h *Hub) removeSubscriptions(ctx context.Context, tx *sql.Tx, removals []hubstore.Removal) error {
+	byKey := make(map[hubstore.Key][]hubstore.Removal, len(removals))
+	for _, r := range removals {
+		byKey[r.Key] = append(byKey[r.Key], r)
+	}
+	return h.removeWhere(ctx, tx, slices.Sorted(maps.Keys(byKey)), "created, expires", func(k hubstore.Key, created, expires time.Time) bool {
+		return slices.ContainsFunc(byKey[k], func(r hubstore.Removal) bool { return r.Matches(created, expires) })
+	}, "hub_subscription", "hub_progress")
 }
 
 // progressColumns are the columns of hub_progress except the key.
@@ -131,39 +142,40 @@ func (h *Hub) putRequests(ctx context.Context, tx *sql.Tx, requests []hubstore.R
 // settle deletes those of the requests that no other one has replaced.
 func (h *Hub) settle(ctx context.Context, tx *sql.Tx, requests []hubstore.Request) error {
 	type id struct{ key, at any }
-	var stored []hubstore.Key
-	settled := make(map[id]bool, len(requests))
-	find := h.db.bulkIn(tx, `SELECT key, at FROM hub_request WHERE key IN`)
+	keys, settled := make(map[hubstore.Key]bool, len(requests)), make(map[id]bool, len(requests))
+	for i := range requests {
+		keys[requests[i].Key], settled[id{requests[i].Key, requests[i].At.UnixMicro()}] = true, true
+	}
+	return h.removeWhere(ctx, tx, slices.Sorted(maps.Keys(keys)), "at, at", func(k hubstore.Key, at, _ time.Time) bool {
+		return settled[id{k, at.UnixMicro()}]
+	}, "hub_request")
+}
+
+// removeWhere deletes those rows of the keys, which are in order, from tables whose two times in the first one match.
+func (h *Hub) removeWhere(ctx context.Context, tx *sql.Tx, keys []hubstore.Key, times string, match func(hubstore.Key, time.Time, time.Time) bool, tables ...string) error {
+	var matching []hubstore.Key
+	find := h.db.bulkIn(tx, `SELECT key, `+times+` FROM `+tables[0]+` WHERE key IN`)
 	find.tail = ` ORDER BY key` + h.db.dialect.ForUpdate()
 	row := func(rows *sql.Rows) error {
 		var key hubstore.Key
-		var at sql.NullInt64
-		err := rows.Scan(&key, &at)
-		if settled[id{key, timeOf(at).UnixMicro()}] {
-			stored = append(stored, key)
+		var first, second sql.NullInt64
+		err := rows.Scan(&key, &first, &second)
+		if match(key, timeOf(first), timeOf(second)) {
+			matching = append(matching, key)
 		}
 		return err
 	}
-	for i := range requests {
-		settled[id{requests[i].Key, requests[i].At.UnixMicro()}] = true
-	}
-	for _, r := range lastByKey(requests, func(r *hubstore.Request) hubstore.Key { return r.Key }) {
-		if err := find.query(ctx, row, string(r.Key)); err != nil {
+	for _, k := range keys {
+		if err := find.query(ctx, row, string(k)); err != nil {
 			return err
 		}
 	}
 	if err := find.flushQuery(ctx, row); err != nil {
 		return err
 	}
-	return h.remove(ctx, tx, stored, "hub_request")
-}
-
-// remove deletes the rows of the keys from tables.
-func (h *Hub) remove(ctx context.Context, tx *sql.Tx, keys []hubstore.Key, tables ...string) error {
-	keys = slices.Sorted(slices.Values(keys))
 	for _, table := range tables {
 		remove := h.db.bulkIn(tx, `DELETE FROM `+table+` WHERE key IN`)
-		for _, k := range keys {
+		for _, k := range matching {
 			if err := remove.exec(ctx, string(k)); err != nil {
 				return err
 			}
