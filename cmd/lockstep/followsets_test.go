@@ -317,3 +317,59 @@ func TestFollowMirrorsAwaitSets(t *testing.T) {
 	})
 	f.end()
 }
+
+// TestFollowMirrorsThatCannotBeFollowed: a mirror that cannot be followed is shown as failing, with the
+// reason, wherever its state is shown.
+func TestFollowMirrorsThatCannotBeFollowed(t *testing.T) {
+	t.Parallel()
+	s := newSetsSource(t, "one")
+	f := &setsFollow{t: t, dir: t.TempDir()}
+	writeFile(t, filepath.Join(f.dir, "file"), "not a directory")
+	config := "state: state\npoll: 100ms\nchannel: poll\nretries: 0\nmirrors:\n"
+	for _, m := range []string{"dest: whole", "dest: none, set: none", "dest: file/dest, name: file", "dest: held"} {
+		config += fmt.Sprintf("- {source: '%s/.well-known/resourcesync', %s}\n", s.URL, m)
+	}
+	writeFile(t, filepath.Join(f.dir, "m.yaml"), config)
+	holder, out := start(t, f.dir, "follow", s.URL+"/.well-known/resourcesync", "held", "--channel", "poll")
+	await(t, out, "ready: ")
+	f.follow("--config", "m.yaml")
+	await(t, f.out, "ready: ")
+	ask := func(path string) string {
+		token, err := os.ReadFile(filepath.Join(f.dir, "state/follow/admin-token"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.base+"-/"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+		_, text := statusOf(http.DefaultClient.Do(r))
+		return text
+	}
+	reasons := map[string]string{"none": `the Source offers one`, "file": `not a directory`, "held": `is in use by process`}
+	for name, reason := range reasons {
+		within(t, name+" is failing", func() bool {
+			figures := ask("metrics")
+			state := ask("api/v1/follow")
+			rows := ask("upstreams")
+			_, row, _ := strings.Cut(rows, `"mirror":"`+name+`"`)
+			row, _, _ = strings.Cut(row, "\n")
+			return strings.Contains(figures, `lockstep_follow_failing{mirror="`+name+`"} 1`) && strings.Contains(state, reason) &&
+				strings.Contains(row, `"state":"failing"`) && strings.Contains(row, reason)
+		})
+	}
+	within(t, "readyz names the number", func() bool {
+		_, text := statusOf(http.Get(f.base + "-/readyz"))
+		return strings.Contains(text, "3 of 4 mirrors not in step yet")
+	})
+	if err := holder.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = holder.Wait() // it was killed
+	within(t, "held is followed", func() bool {
+		figures := ask("metrics")
+		return strings.Contains(figures, `lockstep_follow_failing{mirror="held"} 0`) && strings.Contains(figures, `lockstep_follow_ready{mirror="held"} 1`)
+	})
+	f.end()
+}

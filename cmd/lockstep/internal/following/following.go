@@ -49,6 +49,7 @@ type Run struct {
 	closed    bool                            // the mirror could not be opened, or the Follower gave up
 	failing   int                             // passes that failed since one that did not
 	last      error                           // why the last of them did
+	gaveUp    error                           // why closed was last set
 	hint      string                          // what to do about it
 	memory    string                          // directory of this machine for the state of the mirror
 	lastRun   note.Note                       // nil: nothing is recorded
@@ -101,14 +102,18 @@ func (f *Run) Event(ctx context.Context, e destination.Event) {
 	}
 }
 
-// status returns the state of the Follower.
+// status returns the state of the Follower, or why there is none at present.
 func (f *Run) status() destination.FollowStatus {
+	s := destination.FollowStatus{Source: fetch.WithoutUser(f.o.Source)}
 	if o := f.link.open.Load(); o != nil {
-		return o.follower.Status()
+		s = o.follower.Status()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return destination.FollowStatus{Source: fetch.WithoutUser(f.o.Source), Error: report.ErrorText(f.last)}
+	if f.closed || f.gaveUp != nil && len(s.Sets) == 0 && s.Error == "" { // what the Follower has reported before no longer holds, or it is being tried again
+		s.Error, s.Hint, s.Complete = report.ErrorText(f.gaveUp), f.hint, false
+	}
+	return s
 }
 
 // run follows until ctx ends or the Follower gives up.
@@ -168,7 +173,7 @@ func endsFollow(err error) bool {
 func (f *Run) Failed(err error) {
 	f.mu.Lock()
 	f.failing++
-	f.last, f.closed = err, true
+	f.last, f.gaveUp, f.closed = err, err, true
 	f.mu.Unlock()
 	hint := warn(&f.Watcher, &f.o, err)
 	f.mu.Lock()
