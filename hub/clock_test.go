@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"lockstep/hub"
 	"lockstep/hub/hubstore"
 	"lockstep/internal/faultclock"
+	"lockstep/websub"
 )
 
 // TestClockSteps: a system clock that is set, by an hour, delays no delivery and
@@ -73,4 +75,27 @@ func TestClockSetBackWhileStopped(t *testing.T) {
 	failing.Store(false)
 	run(t, store, hub.Options{})
 	eventually(t, "1, again", func() bool { return len(s.at("/cb")) == 1 })
+}
+
+// TestClockOfAnotherHub: the next attempts of a fetch and of a verification that a hub has saved whose clock was ahead
+// by days are made when a hub with another clock starts.
+func TestClockOfAnotherHub(t *testing.T) {
+	t.Parallel()
+	store := hubstore.NewMem()
+	sub := subscribe(t, nil)
+	p := publishPage(t, "http://hub.example/", "text/plain", says("x"))
+	ahead := time.Now().Add(48 * time.Hour)
+	state := fmt.Sprintf(`{"pinged":%q,"attempts":3,"next":%q,"error":"no answer"}`, ahead.Format(time.RFC3339), ahead.Add(time.Minute).Format(time.RFC3339))
+	if err := store.Save(t.Context(), hubstore.Changes{
+		Topics: []hubstore.Topic{{URL: p.url, State: []byte(state)}},
+		Ask: []hubstore.Request{{
+			Key: hubstore.KeyOf(topicA, sub.url), Mode: websub.ModeSubscribe, Topic: topicA, Callback: sub.url,
+			Lease: time.Hour, At: ahead, Attempts: 1, Next: ahead.Add(time.Minute),
+		}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, store, nil)
+	eventually(t, "the topic is fetched", func() bool { n, _, _ := s.Fetches(); return n == 1 })
+	eventually(t, "the request is verified", func() bool { return len(s.subscriptions(t)) == 1 })
 }

@@ -78,10 +78,7 @@ func (l *loader) load(rows iter.Seq2[hubstore.Subscription, error]) error {
 func resumed(row hubstore.Subscription, now time.Time, most time.Duration) hubstore.Subscription {
 	p := &row.Progress
 	row.Expires = timing.Anchored(row.Expires, now)
-	p.Failing, p.Next = timing.Anchored(p.Failing, now), timing.Anchored(p.Next, now)
-	if p.Next.Sub(now) > timing.Longest(most) {
-		p.Next = now
-	}
+	p.Failing, p.Next = timing.Anchored(p.Failing, now), timing.Due(p.Next, now, most)
 	return row
 }
 

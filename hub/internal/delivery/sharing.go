@@ -497,7 +497,7 @@ func (x *Sharing) reload(ctx context.Context, shard int, keys map[hubstore.Key]b
 			continue
 		}
 		if row, ok := rows[k]; ok {
-			x.loader.join(row)
+			x.loader.join(resumed(row, x.now(), x.loader.retryMost))
 		} else if s := x.registry.find(k); s != nil {
 			x.registry.drop(s)
 		}

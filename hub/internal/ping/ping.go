@@ -357,6 +357,10 @@ func (n *Fetcher) take(topic string, u *url.URL, s topicState) {
 	if n.topics[topic] != nil {
 		return
 	}
+	if now := n.now(); s.Pinged.After(now) { // by a clock that was ahead
+		s.Pinged = now // the time until the topic is given up runs from here
+	}
+	s.Next = timing.Due(s.Next, n.now(), n.o.RetryMost)
 	p := &pinged{turn: make(chan struct{}, 1), url: u, state: s, saved: true, wanted: 1}
 	n.topics[topic] = p
 	n.schedule(topic, p, s.Next)

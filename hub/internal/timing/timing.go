@@ -35,5 +35,14 @@ func Jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (1 - spread + 2*spread*rand.Float64()))
 }
 
+// Due returns the time of the next attempt that a store returned; now if that is further away than the longest wait,
+// most with Jitter: it was saved by a clock that was ahead.
+func Due(next, now time.Time, most time.Duration) time.Time {
+	if next.Sub(now) > Longest(most) {
+		return now
+	}
+	return Anchored(next, now)
+}
+
 // Longest returns the longest result of Jitter.
 func Longest(d time.Duration) time.Duration { return d + time.Duration(spread*float64(d)) }

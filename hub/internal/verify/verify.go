@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -236,6 +237,7 @@ func (v *Verifier) Load(ctx context.Context, shards []int) error {
 // call has replaced it: hubs that accept requests with the same Key may have different clocks.
 func (v *Verifier) take(r hubstore.Request, target *url.URL, puts int) {
 	subscribed := v.o.Members.Has(r.Key)
+	r.Next = timing.Due(r.Next, v.now(), slices.Max(append([]time.Duration{0}, v.waits...)))
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	a := v.asks[r.Key]
