@@ -70,3 +70,28 @@ func TestDenialOfAClockAhead(t *testing.T) {
 		b.stop()
 	})
 }
+
+// TestLeaseOfAClockAhead: a subscription that was verified by a clock ahead by years is renewed while the hub still
+// has it.
+func TestLeaseOfAClockAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		clock := faultclock.Running()
+		clock.Step(3 * 365 * 24 * time.Hour)
+		k := &keeper{}
+		b, hubs := newTimedBed(t, k, func(o *websub.SubscriberOptions) { o.Clock = clock.Now })
+		hubs[0].set(func() { hubs[0].lease = "1000" })
+		b.want(topic, hubs[0].url)
+		sleep(time.Minute)
+		if st := b.state(); st.State != "active" {
+			t.Fatalf("state %+v", st)
+		}
+		b.stop()
+		b, hubs = newTimedBed(t, k, nil)
+		sleep(700 * time.Second)
+		if n := hubs[0].asked("subscribe"); n != 1 {
+			t.Errorf("the hub was asked %d times, want once: %+v", n, b.state())
+		}
+		b.stop()
+	})
+}

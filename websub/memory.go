@@ -99,8 +99,8 @@ func (l *subscription) end(now time.Time) {
 	}
 }
 
-// limitWaits ends waits that are longer than the longest: they were saved by a clock
-// that was ahead.
+// limitWaits ends waits that are longer than the longest, and renews what was verified in
+// the future: they were saved by a clock that was ahead.
 func (m *memory) limitWaits(now time.Time) {
 	most := now.Add(denialPause + denialPause/denialSpread)
 	for _, w := range m.Wishes {
@@ -111,6 +111,9 @@ func (m *memory) limitWaits(now time.Time) {
 	for _, l := range m.Subscriptions {
 		if l.Next.After(most) {
 			l.Next = now
+		}
+		if l.State == active && l.Verified.After(now) {
+			l.Renew = now
 		}
 	}
 }
