@@ -2,30 +2,47 @@ package accesslog
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"lockstep/cmd/lockstep/internal/term"
 )
 
-// maxBuffer is how many bytes of lines wait to be written at most.
-const maxBuffer = 64 << 10
+const (
+	// maxBuffer is how many bytes of lines wait to be written together.
+	maxBuffer = 64 << 10
+	// maxWaiting is how many wait at most while the file takes none, as a pipe whose reader has stopped.
+	maxWaiting = 4 << 20
+	// patience is how long a write may take before it is reported, and before the process ends without it.
+	patience = time.Second
+)
 
-// A file is where lines go. What cannot be written is lost: requests are more
-// important than lines about them.
+// errSlow reports lines that were lost because the ones before could not be written in time.
+var errSlow = errors.New("lines cannot be written as fast as requests are answered; check what reads them")
+
+// A file is where lines go. What cannot be written is lost: requests are more important than lines about them, and do
+// not wait for them. One goroutine writes at a time.
 type file struct {
 	path string // "-" is stderr
 	io   term.IO
 
 	mu      sync.Mutex // guards what follows
-	out     io.Writer
-	open    *os.File // out; nil: it is stderr
 	buffer  []byte
-	lines   int64 // in the buffer
-	missing int64 // lines that were lost
-	failing bool
-	torn    bool // the last line in the file has no end
+	lines   int64         // in the buffer
+	missing int64         // lines that were lost
+	slow    bool          // there was no room for lines since the last write began
+	failing bool          // a warning says so
+	asked   bool          // what is in the buffer is to be written, however little it is
+	writing chan struct{} // closed when the writer has ended; nil: there is none
+
+	// The rest belongs to the writer.
+	out   io.Writer
+	open  *os.File // out; nil: it is stderr
+	torn  bool     // the last line in the file has no end
+	spare []byte   // for the next buffer
 }
 
 // fileMode keeps the addresses of clients from other users than those of the group.
@@ -40,7 +57,7 @@ func openFile(path string, streams term.IO) (*file, error) {
 	return f, f.reopen()
 }
 
-// reopen opens the file of that name. f.mu is held, or no one else has f.
+// reopen opens the file of that name.
 func (f *file) reopen() error {
 	opened, err := os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, fileMode)
 	if err != nil {
@@ -70,71 +87,122 @@ func isTorn(path string) bool {
 	return err == nil && last[0] != '\n'
 }
 
-// write takes the line that build appends.
+// write takes the line that build appends. It does not wait for the file.
 func (f *file) write(build func([]byte) []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(f.buffer) >= maxWaiting {
+		f.missing++
+		f.slow = true
+		return
+	}
 	f.buffer = build(f.buffer)
 	if f.lines++; len(f.buffer) >= maxBuffer {
-		f.flush()
+		f.begin()
 	}
 }
 
-// flush writes what waits. f.mu is held.
-func (f *file) flush() {
-	if len(f.buffer) == 0 {
-		return
+// begin starts the writer, unless it is at work, and returns what is closed when it has ended. f.mu is held.
+func (f *file) begin() (ended <-chan struct{}) {
+	if f.writing == nil {
+		f.writing = make(chan struct{})
+		go f.work(f.writing)
+	}
+	return f.writing
+}
+
+// work writes what waits, until that is little.
+func (f *file) work(ended chan struct{}) {
+	defer close(ended)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.asked || len(f.buffer) >= maxBuffer {
+		b, lines := f.buffer, f.lines
+		f.buffer, f.lines, f.asked, f.slow = f.spare[:0], 0, false, false
+		f.mu.Unlock()
+		written, err := f.flush(b)
+		if lerr := f.look(); err == nil {
+			err = lerr
+		}
+		if f.spare = b; cap(b) > 2*maxBuffer {
+			f.spare = nil
+		}
+		f.report(lines-written, err)
+		f.mu.Lock()
+	}
+	f.writing = nil
+}
+
+// flush writes lines, and returns how many.
+func (f *file) flush(b []byte) (lines int64, err error) {
+	if len(b) == 0 {
+		return 0, nil
 	}
 	if f.torn {
 		if _, err := f.out.Write([]byte("\n")); err != nil {
-			f.lose(f.lines, err)
-			return
+			return 0, err
 		}
 		f.torn = false
 	}
-	n, err := f.out.Write(f.buffer)
+	n, err := f.out.Write(b)
 	if n > 0 {
-		f.torn = f.buffer[n-1] != '\n'
+		f.torn = b[n-1] != '\n'
 	}
-	f.lose(f.lines-int64(bytes.Count(f.buffer[:n], []byte("\n"))), err)
+	return int64(bytes.Count(b[:n], []byte("\n"))), err
 }
 
-// lose empties the buffer, of which so many lines could not be written. f.mu is held.
-func (f *file) lose(lines int64, err error) {
-	f.missing += lines
-	f.report(err)
-	f.buffer, f.lines = f.buffer[:0], 0
-}
-
-// report warns when writing begins to fail. f.mu is held.
-func (f *file) report(err error) {
-	if failing := err != nil; failing != f.failing {
-		f.failing = failing
-		if failing {
-			f.io.Errorf("warning: --access-log: %v; requests are answered without being logged\n", err)
-		} else {
-			f.io.Errorf("note: --access-log: %s is written again\n", f.path)
-		}
-	}
-}
-
-// refresh writes what waits, to a new file if that was moved away.
-func (f *file) refresh() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.flush()
+// look opens a new file if the file was moved away.
+func (f *file) look() error {
 	if f.open == nil {
-		return
+		return nil
 	}
 	there, err := os.Stat(f.path)
 	if err == nil {
 		if here, herr := f.open.Stat(); herr == nil && os.SameFile(here, there) {
-			return
+			return nil
 		}
 	}
-	if err := f.reopen(); err != nil {
-		f.report(err)
+	return f.reopen()
+}
+
+// report counts lost lines, and warns when writing begins to fail.
+func (f *file) report(lost int64, err error) {
+	f.mu.Lock()
+	f.missing += lost
+	if err == nil && f.slow {
+		err = errSlow
 	}
+	failing := err != nil
+	changed := failing != f.failing
+	f.failing = failing
+	f.mu.Unlock()
+	switch {
+	case !changed:
+	case failing:
+		f.io.Errorf("warning: --access-log: %v; requests are answered without being logged\n", err)
+	default:
+		f.io.Errorf("note: --access-log: %s is written again\n", f.path)
+	}
+}
+
+// refresh writes what waits, to a new file if that was moved away. It reports whether that was done in time.
+func (f *file) refresh() bool {
+	f.mu.Lock()
+	f.asked = true
+	ended := f.begin()
+	f.mu.Unlock()
+	select {
+	case <-ended:
+		return true
+	case <-time.After(patience):
+	}
+	f.mu.Lock()
+	slow := f.slow
+	f.mu.Unlock()
+	if slow && f.path != "-" { // where warnings go as well
+		f.report(0, errSlow)
+	}
+	return false
 }
 
 // lost returns how many lines could not be written.
@@ -146,10 +214,10 @@ func (f *file) lost() int64 {
 
 // close writes what waits, and closes the file.
 func (f *file) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.flush()
-	if f.open != nil {
+	switch done := f.refresh(); {
+	case !done && f.path != "-":
+		f.report(0, errSlow) // the writer still has the file
+	case done && f.open != nil:
 		_ = f.open.Close() // an error of a write was reported
 	}
 }
