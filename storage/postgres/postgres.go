@@ -211,7 +211,7 @@ func (dialect) Explain(err error) error {
 			return &serverError{err, syscall.EROFS, "give the address of the primary server: a standby, and a server that is read-only, take no changes"}
 		}
 	}
-	if (dialect{}).Again(err, false) && !errors.Is(err, context.Canceled) {
+	if (isDown(err) || dialect{}.Again(err, false)) && !errors.Is(err, context.Canceled) {
 		return &unavailableError{err}
 	}
 	return err

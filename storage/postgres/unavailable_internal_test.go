@@ -23,6 +23,9 @@ func TestUnavailable(t *testing.T) {
 		{io.ErrUnexpectedEOF, true},
 		{context.DeadlineExceeded, true},
 		{&pgconn.PgError{Code: "57P03"}, true},  // cannot_connect_now
+		{&pgconn.PgError{Code: "53300"}, true},  // too_many_connections
+		{&pgconn.PgError{Code: "08006"}, true},  // connection_failure
+		{&pgconn.PgError{Code: "40001"}, true},  // serialization_failure
 		{&pgconn.PgError{Code: "42501"}, false}, // insufficient_privilege
 		{context.Canceled, false},
 		{errors.New("other"), false},
