@@ -63,7 +63,7 @@ func (e *OwnedError) Error() string {
 // The owner must be closed before db. The end of ctx does not close it.
 func (db *DB) Own(ctx context.Context, o OwnOptions) (*Owner, error) {
 	o = o.withDefaults()
-	conn := pool(db.config)
+	conn := pool(db.config, setUp)
 	conn.SetMaxOpenConns(1) // which renews the lease however busy the others are
 	t, err := await(ctx, conn, o)
 	if err != nil {
@@ -71,7 +71,7 @@ func (db *DB) Own(ctx context.Context, o OwnOptions) (*Owner, error) {
 		return nil, fmt.Errorf("own database %s: %w", db.name, dialect{}.Explain(err))
 	}
 	owner := newOwner(conn, t, o)
-	owner.checks = pool(db.config)
+	owner.checks = pool(db.config, setUp)
 	db.owner.Store(owner)
 	go owner.keep()
 	return owner, nil
@@ -79,7 +79,7 @@ func (db *DB) Own(ctx context.Context, o OwnOptions) (*Owner, error) {
 
 // OwnedBy returns which process owns the database; nil if none does.
 func (db *DB) OwnedBy(ctx context.Context) (*OwnedError, error) {
-	conn := pool(db.config)
+	conn := pool(db.config, setUp)
 	defer conn.Close() // nothing was written
 	present, err := scanLease(conn.QueryRowContext(ctx, readLease))
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == "42P01" { // undefined_table: the schema is older

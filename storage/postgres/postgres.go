@@ -49,6 +49,8 @@ type DB struct {
 	name   string          // in errors
 	config *pgx.ConnConfig // of its connections
 	owner  atomic.Pointer[Owner]
+	write  *sql.DB     // of write transactions
+	hubs   atomic.Bool // Hub was called
 }
 
 const (
@@ -87,7 +89,8 @@ func (o Options) Open(ctx context.Context, url string) (*DB, error) {
 		config.RuntimeParams["default_transaction_read_only"] = "on"
 	}
 	db := &DB{name: nameOf(config), config: config}
-	write, read := pool(config), pool(config)
+	write, read := pool(config, db.setUpWriter), pool(config, setUp)
+	db.write = write
 	write.SetMaxOpenConns(writers)
 	write.SetMaxIdleConns(writers)
 	read.SetMaxIdleConns(idleReaders)
@@ -135,7 +138,7 @@ func nameOf(c *pgx.ConnConfig) string {
 	return net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database
 }
 
-func pool(config *pgx.ConnConfig) *sql.DB {
+func pool(config *pgx.ConnConfig, setUp func(context.Context, *pgx.Conn) error) *sql.DB {
 	return sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionAfterConnect(setUp))})
 }
 

@@ -33,7 +33,7 @@ var _ share.Table = (*Processes)(nil)
 // Processes returns the processes that share the mirror whose state is in the database. It
 // is to be closed before db.
 func (db *DB) Processes() *Processes {
-	p := &Processes{name: db.name, write: pool(db.config), read: pool(db.config)}
+	p := &Processes{name: db.name, write: pool(db.config, setUp), read: pool(db.config, setUp)}
 	p.read.SetMaxOpenConns(1)
 	p.write.SetMaxOpenConns(2)
 	return p

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"lockstep/hub/hubstore"
 	"lockstep/storage/internal/sqldb"
 )
@@ -22,8 +24,29 @@ var (
 	_ hubstore.Sharer = (*Hub)(nil)
 )
 
+// hubPause is how long a hub may do nothing within a transaction. Then the server ends the transaction, so that
+// a hub that is paused, or whose machine has lost its power, does not keep others from writing: all of them write the
+// row of hub_mark. A hub that goes on repeats the transaction.
+const hubPause = 10 * time.Second
+
 // Hub returns the store of hubs in the database.
-func (db *DB) Hub() *Hub { return &Hub{db.DB.Hub(), db.DB} }
+func (db *DB) Hub() *Hub {
+	if !db.hubs.Swap(true) {
+		db.write.SetMaxIdleConns(0) // connections get their settings when they are made
+		db.write.SetMaxIdleConns(writers)
+	}
+	return &Hub{db.DB.Hub(), db.DB}
+}
+
+// setUpWriter configures a new connection for write transactions.
+func (db *DB) setUpWriter(ctx context.Context, c *pgx.Conn) error {
+	if err := setUp(ctx, c); err != nil || !db.hubs.Load() {
+		return err
+	}
+	const limit = `SELECT set_config('idle_in_transaction_session_timeout', CAST(CAST($1 AS BIGINT) AS TEXT), false)`
+	_, err := c.Exec(ctx, limit, oneTrip, hubPause.Milliseconds())
+	return err
+}
 
 // ErrHubs reports a database that hubs use.
 var ErrHubs = errors.New("hubs use it")
