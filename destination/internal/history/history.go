@@ -78,6 +78,7 @@ type Mirror struct {
 type Keeper struct {
 	m     Mirror
 	doc   document
+	on    bool              // doc.begun(); it changes between batches only, so that it can be read while one is recorded
 	marks map[int]time.Time // watermarks of the sets
 	sums  content.Hashers
 }
@@ -102,6 +103,7 @@ func Open(ctx context.Context, m Mirror, want Rule, whole bool, watermarks func(
 		}
 		k.doc = document{}
 	}
+	k.on = k.doc.begun()
 	was := k.doc.Keep
 	if want != (Rule{}) {
 		k.doc.Keep = want
@@ -164,8 +166,8 @@ func (k *Keeper) Mark(set int, watermark time.Time) {
 	}
 }
 
-// IsOn reports whether changes have to be recorded.
-func (k *Keeper) IsOn() bool { return k != nil && k.doc.begun() }
+// IsOn reports whether changes have to be recorded. It may be called while a batch is recorded.
+func (k *Keeper) IsOn() bool { return k != nil && k.on }
 
 // Kept returns how many versions are kept, their size, and the first Instant.
 func (k *Keeper) Kept() (versions, bytes int64, since time.Time) {
@@ -275,7 +277,7 @@ func (k *Keeper) instant(ctx context.Context) error {
 	if err := k.m.Journal.Record(ctx, b); err != nil {
 		return fmt.Errorf("record that the mirror is whole: %w", err)
 	}
-	k.doc = next
+	k.doc, k.on = next, true
 	return nil
 }
 
