@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/pending"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/journal"
 	"lockstep/internal/fetch"
@@ -27,8 +28,9 @@ type MirrorSet struct {
 	Complete    bool      `json:"complete"`              // all of the set was compared once, and applied
 	SyncedUntil time.Time `json:"synced_until,omitzero"` // by the Source's clock: all earlier changes are applied
 	Resources   int64     `json:"resources"`
-	Pending     int64     `json:"pending"`         // resources that failed, and are tried again by the next run
-	Error       string    `json:"error,omitempty"` // why, of the first of them
+	Pending     int64     `json:"pending"`           // resources that are tried again by the next run
+	Error       string    `json:"error,omitempty"`   // why, of the first of them
+	Failing     bool      `json:"failing,omitempty"` // some of them failed; others are notified deletions to be confirmed, or optional representations
 }
 
 // Inspect returns what j has recorded. It needs no lock: another process may be working on
@@ -68,6 +70,10 @@ func Inspect(ctx context.Context, j journal.Journal) (MirrorState, error) {
 			}
 			set.Pending++
 			set.Error = cmp.Or(set.Error, fetch.Printable(owed.Cause))
+		}
+		waiting := pending.Set{Journal: j, Number: number}
+		if set.Failing, err = waiting.HasFailures(ctx); err != nil {
+			return state, err
 		}
 		state.Sets = append(state.Sets, set)
 	}

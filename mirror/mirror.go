@@ -169,13 +169,18 @@ func (o *Options) split(dir string) (destination.Options, destination.ClientOpti
 func (m *Mirror) Sync(ctx context.Context) (Report, error) {
 	began := time.Now()
 	r, err := m.dest.Sync(ctx, m.source)
+	m.record("mirror.Sync", began, &r, err, ctx.Err() != nil)
+	return r, err
+}
+
+// record records how a run ended, for lockstep status.
+func (m *Mirror) record(command string, began time.Time, r *Report, err error, interrupted bool) {
 	if r.DryRun {
-		return r, err
+		return
 	}
-	if rerr := mirrordir.RecordRun(mirrordir.RunNote(m.path), "mirror.Sync", began, &r, err, "", ctx.Err() != nil); rerr != nil && m.log != nil {
+	if rerr := mirrordir.RecordRun(mirrordir.RunNote(m.path), command, began, r, err, "", interrupted); rerr != nil && m.log != nil {
 		m.log.Warn("the result of the run is not recorded", slog.Any("err", rerr)) // the caller has it
 	}
-	return r, err
 }
 
 // Changes brings the mirror into step and yields each change when it is durable.
@@ -184,7 +189,24 @@ func (m *Mirror) Sync(ctx context.Context) (Report, error) {
 // next run, so that each is yielded at least once. An error is yielded last.
 // When the iteration has ended, *report, which may be nil, has the result.
 func (m *Mirror) Changes(ctx context.Context, report *Report) iter.Seq2[Change, error] {
-	return m.dest.Changes(ctx, m.source, report)
+	return func(yield func(Change, error) bool) {
+		began, left := time.Now(), true
+		var r Report
+		var failed error
+		defer func() { // also when the loop panics
+			if report != nil {
+				*report = r
+			}
+			m.record("mirror.Changes", began, &r, failed, left || ctx.Err() != nil)
+		}()
+		for c, err := range m.dest.Changes(ctx, m.source, &r) {
+			if failed = err; !yield(c, err) {
+				left = err == nil
+				return
+			}
+		}
+		left = false
+	}
 }
 
 // Destination returns the Destination of the mirror, which can also follow a

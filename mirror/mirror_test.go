@@ -10,6 +10,8 @@ import (
 
 	"lockstep/destination"
 	"lockstep/destination/lock"
+	"lockstep/internal/lastrun"
+	"lockstep/internal/mirrordir"
 	"lockstep/mirror"
 )
 
@@ -93,4 +95,41 @@ func TestAdjustReachesEveryOption(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "one.txt")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a dry run has written: %v", err)
 	}
+}
+
+// TestRunsAreRecorded: lockstep status shows how the last run ended, also of one that was read as changes.
+func TestRunsAreRecorded(t *testing.T) {
+	t.Parallel()
+	source := startSource("one.txt", "two.txt")
+	t.Cleanup(source.Close)
+	dir := t.TempDir()
+	m, err := mirror.Open(source.URL, dir, mirror.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	check := func(what string, want lastrun.Result) {
+		t.Helper()
+		r, ok, err := lastrun.Read(mirrordir.RunNote(dir))
+		if err != nil || !ok || r.Result != want {
+			t.Errorf("%s: %+v, %v, %v, want the result %q", what, r, ok, err, want)
+		}
+	}
+	for range m.Changes(t.Context(), nil) {
+		break
+	}
+	check("the loop was left", lastrun.Interrupted)
+	for _, err := range m.Changes(t.Context(), nil) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	check("all changes were read", lastrun.InStep)
+	source.Close()
+	for _, err := range m.Changes(t.Context(), nil) {
+		if err == nil {
+			t.Error("a change of a Source that does not answer")
+		}
+	}
+	check("the Source does not answer", lastrun.Failed)
 }

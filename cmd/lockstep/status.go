@@ -23,7 +23,7 @@ attempt, how much is pending, and the last error with its remedy.
 DIR is a mirror, the DIR of serve, or a state directory: of serve, of hub, or of a
 mirror in a bucket. A process of this machine is asked through its admin socket. The
 state of a mirror is read from its directory while no process, or another one, works
-on it; it has the result of the last run of sync or follow.
+on it; it has the result of the last run of sync, follow or audit --fix.
 
 URL is the base URL of a running serve or hub, or the address of a follow --listen:
 whether it is ready, and which sets it cannot read; with its admin token

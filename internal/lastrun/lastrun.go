@@ -30,7 +30,7 @@ const (
 // this machine's clock. Fields may be added, but not renamed or removed.
 type Run struct {
 	Source  string    `json:"source"`  // without user and password
-	Command string    `json:"command"` // "sync" or "follow"
+	Command string    `json:"command"` // "sync", "follow", "audit" (with repairs), or the function of package mirror
 	Began   time.Time `json:"began"`
 	Ended   time.Time `json:"ended"`
 	Result  Result    `json:"result"`
@@ -53,6 +53,14 @@ type Run struct {
 	Refused   int64 `json:"refused"`
 	Bytes     int64 `json:"bytes"`
 	Requests  int64 `json:"requests"`
+
+	Sets []Set `json:"sets,omitempty"` // that the run followed, as far as it came; not known of runs of earlier versions
+}
+
+// A Set says how the last run ended for one set.
+type Set struct {
+	URI   string `json:"uri"`
+	Error string `json:"error,omitempty"` // why it is not in step
 }
 
 // Read returns the last run that a note records; ok is false if there is none.

@@ -151,6 +151,9 @@ func RecordRun(in note.Note, command string, began time.Time, r *destination.Rep
 		SyncedUntil: r.SyncedUntil, At: r.At,
 		Created: r.Created, Updated: r.Updated, Deleted: r.Deleted, Unchanged: r.Unchanged, Failed: r.Failed, Refused: r.Refused, Bytes: r.Bytes, Requests: r.Requests,
 	}
+	for i := range r.BySet {
+		run.Sets = append(run.Sets, lastrun.Set{URI: r.BySet[i].URI, Error: shown.WithoutSecrets(r.BySet[i].Error)})
+	}
 	if err != nil {
 		run.Result, run.Error, run.Hint = ResultOf(err), shown.WithoutSecrets(err.Error()), hint
 	}

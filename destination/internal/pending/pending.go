@@ -31,6 +31,23 @@ func IsConfirmed(w *desired.Resource) bool {
 	return w.Class == desired.Pending && w.Gone && w.Change == resourcesync.UnknownChange
 }
 
+// IsFailure reports whether pending work failed: neither a notified deletion that the Source has to
+// confirm, nor an optional representation, which later runs try again without reporting it.
+func IsFailure(w *desired.Resource) bool { return !w.Excused && !(w.Gone && w.Unconfirmed) }
+
+// HasFailures reports whether some of the pending work failed.
+func (s *Set) HasFailures(ctx context.Context) (bool, error) {
+	for o, err := range s.Journal.Owed(ctx, s.Number) {
+		if err != nil {
+			return false, err
+		}
+		if w, _, derr := desired.Decode(o.URI, string(o.Entry)); derr != nil || IsFailure(&w) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // Failures yields the pending work as failures.
 func (s *Set) Failures(ctx context.Context) iter.Seq2[report.Failure, error] {
 	return func(yield func(report.Failure, error) bool) {

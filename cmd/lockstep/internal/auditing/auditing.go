@@ -10,6 +10,7 @@ import (
 	goio "io"
 	"io/fs"
 	"iter"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -117,6 +118,7 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 		}
 		w.Event(ctx, e)
 	}
+	began := time.Now()
 	r, err := mirror.Open(ctx, "audit", &o.Selection, &o.Network, do, !o.Fix || !o.IsMirror(), io)
 	if err != nil {
 		return errors.Join(mirror.Explain(err, o.Dest), findings.drop())
@@ -130,6 +132,11 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	stop()
 	w.SumUp()
 	shown.end()
+	if report.Mended != nil {
+		if rerr := r.RecordRepair(ctx, began, &report, mirror.ExplainSource(err, o.Source, o.Dest)); rerr != nil {
+			do.Logger.Warn("the result of the repair is not recorded", slog.Any("err", rerr))
+		}
+	}
 	whole := err == nil || errors.Is(err, destination.ErrIncomplete) || errors.Is(err, destination.ErrRefused)
 	switch {
 	case err == nil && !report.InSync, report.Mended != nil && errors.Is(err, destination.ErrIncomplete):

@@ -227,7 +227,7 @@ func (f *Run) watch(ctx context.Context) error {
 		f.reportChannels(&s)
 		f.reportRecovered(&s)
 		f.flushPasses(time.Now())
-		recordState(f, &s, time.Now(), false)
+		recordState(f, &s, time.Now())
 	}
 }
 
@@ -394,7 +394,7 @@ func (f *Run) reportRecovered(s *destination.FollowStatus) {
 // Conclude prints the totals of the run.
 func (f *Run) Conclude(err error) error {
 	status := f.status()
-	recordState(f, &status, time.Now(), true)
+	recordEnd(f, &status, err)
 	r := f.Result(err)
 	out := f.io
 	if f.o.Events == "-" {

@@ -2,9 +2,13 @@ package following
 
 import (
 	"cmp"
+	"errors"
 	"log/slog"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/report"
+	"lockstep/cmd/lockstep/internal/sharing"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
 	"lockstep/internal/lastrun"
@@ -23,16 +27,43 @@ type record struct {
 
 // recordState records the state of the mirror beside it, unless that was done a short time ago
 // and nothing but the time has changed.
-func recordState(f *Run, status *destination.FollowStatus, now time.Time, always bool) {
-	if f.lastRun == nil {
-		return
+func recordState(f *Run, status *destination.FollowStatus, now time.Time) {
+	run, known := lastRunOf(status)
+	f.mu.Lock()
+	recent := now.Sub(f.recorded.at) < recordEvery && f.recorded.error == run.Error
+	f.mu.Unlock()
+	if known && !recent {
+		recordRun(f, run, now)
+	}
+}
+
+// recordEnd records the state of the mirror when following has ended with err.
+func recordEnd(f *Run, status *destination.FollowStatus, err error) {
+	if sharing.IsLost(err) {
+		return // another process works on the mirror, and records its state
 	}
 	run, known := lastRunOf(status)
 	f.mu.Lock()
-	if recent := now.Sub(f.recorded.at) < recordEvery && f.recorded.error == run.Error; !known || recent && !always {
-		f.mu.Unlock()
+	last, closed := f.last, f.closed
+	f.mu.Unlock()
+	switch ended := errors.Is(err, term.ErrInterrupted); {
+	case run.Error != "":
+	case closed: // the Follower gave up, and was to be started again
+		run.Result, run.Error = mirrordir.ResultOf(last), report.ErrorText(last)
+	case err != nil && !ended:
+		run.Result, run.Error, run.Hint = mirrordir.ResultOf(err), report.ErrorText(err), term.HintOf(err)
+	case !known:
+		run.Result = lastrun.Interrupted
+	}
+	recordRun(f, run, time.Now())
+}
+
+// recordRun records a run, with its totals.
+func recordRun(f *Run, run lastrun.Run, now time.Time) {
+	if f.lastRun == nil {
 		return
 	}
+	f.mu.Lock()
 	f.recorded = record{now, run.Error}
 	sum := &f.tally.Report
 	run.Source, run.Command, run.Began, run.Ended = fetch.WithoutUser(f.o.Source), "follow", f.started.UTC(), now.UTC()
@@ -61,7 +92,11 @@ func lastRunOf(s *destination.FollowStatus) (run lastrun.Run, known bool) {
 		if i == 0 || set.InStep.Before(run.LastSuccess) {
 			run.LastSuccess = set.InStep
 		}
-		if text := cmp.Or(set.Refused, set.Error); text != "" && run.Error == "" {
+		text := cmp.Or(set.Refused, set.Error)
+		if text != "" || !set.InStep.IsZero() {
+			run.Sets = append(run.Sets, lastrun.Set{URI: set.URI, Error: text})
+		}
+		if text != "" && run.Error == "" {
 			run.Error, run.Hint, run.FailingSince, run.Attempts = text, set.Hint, set.FailingSince, set.Attempts
 			if run.Result = lastrun.Failed; set.Refused != "" {
 				run.Result = lastrun.Refused

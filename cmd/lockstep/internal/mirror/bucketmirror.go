@@ -22,6 +22,7 @@ import (
 	"lockstep/blob/s3"
 	"lockstep/cmd/lockstep/internal/stateplace"
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/destination"
 	"lockstep/destination/share"
 	"lockstep/internal/mirrordir"
 )
@@ -63,10 +64,13 @@ func openBucketMirror(ctx context.Context, dest string, place stateplace.Place, 
 	if !place.InDatabase() {
 		err = checkStateOf(place.Dir, bucket.String())
 	}
-	if err == nil {
-		err = probeBucket(bucket)
-	}
 	if err != nil {
+		return nil, err
+	}
+	if err := probeBucket(bucket); err != nil {
+		if !readOnly && (c.Command == "sync" || c.Command == "follow") {
+			recordUnreachable(ctx, place, bucket.String(), c, err)
+		}
 		return nil, err
 	}
 	m, err := openMemory(ctx, place, bucket.String(), c.Command, readOnly, c.Log)
@@ -74,6 +78,27 @@ func openBucketMirror(ctx context.Context, dest string, place stateplace.Place, 
 		return nil, err
 	}
 	return m.state(bucket, versions, c.Log), nil
+}
+
+// recordUnreachable records in the state of the mirror in dest, if there is one that no other
+// process uses, that a run ended because the bucket cannot be reached.
+func recordUnreachable(ctx context.Context, place stateplace.Place, dest string, c BucketClient, err error) {
+	r, rerr := OpenReader(ctx, place)
+	if rerr != nil {
+		return // there is no mirror yet
+	}
+	_ = r.Close() // it was only looked at
+	if r.Owned {
+		return
+	}
+	m, rerr := openMemory(ctx, place, dest, c.Command, false, c.Log)
+	if rerr != nil {
+		return // the error of the bucket is reported
+	}
+	rerr = mirrordir.RecordRun(m.run, c.Command, time.Now(), &destination.Report{}, err, term.HintOf(err), false)
+	if rerr = errors.Join(rerr, m.close()); rerr != nil {
+		c.Log.Warn("the result of the run is not recorded", slog.Any("err", rerr))
+	}
 }
 
 // state returns the mirror in a bucket whose memory is m.

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -281,6 +282,15 @@ func (r *Run) Memory() string {
 
 // Note returns the note of the last run; nil: there is none.
 func (r *Run) Note() note.Note { return r.State.run }
+
+// RecordRepair records the run of an audit that repaired the mirror, and ended with err.
+func (r *Run) RecordRepair(ctx context.Context, began time.Time, a *destination.AuditReport, err error) error {
+	run := destination.Report{Source: a.Source, Created: a.Mended.Fetched, Deleted: a.Mended.Deleted, Failed: a.Mended.Failed, Requests: a.Requests}
+	for _, uri := range a.Sets {
+		run.BySet = append(run.BySet, destination.SetReport{URI: uri})
+	}
+	return mirrordir.RecordRun(r.State.run, "audit", began, &run, err, term.HintOf(err), Interrupted(ctx, err))
+}
 
 // Within returns a context that ends when another process has taken the state of the mirror,
 // too, with that as its cause. The function that it returns is to be called at the end.

@@ -62,6 +62,10 @@ type Mirror struct {
 
 	LastRun *lastrun.Run            `json:"last_run,omitempty"` // not known of runs of earlier versions
 	Sets    []destination.MirrorSet `json:"sets"`
+
+	unfinished bool              // a run has begun to write files, and has not completed
+	results    map[string]string // by set, why it was not in step after the last run; "": it was
+	ended      bool              // the last run came to all sets that it followed
 }
 
 // IsMirror reports whether the state of a mirror is below a directory.
@@ -79,7 +83,8 @@ func LookAt(ctx context.Context, p Place) (*Mirror, error) {
 		return nil, err
 	}
 	holder, held := lock.Look(place.Dir)
-	if m.Killed = m.Killed && !held && !owned && (holder.PID != 0 || place.InDatabase()); held {
+	m.unfinished = m.unfinished && !held && !owned
+	if m.Killed = m.unfinished && (holder.PID != 0 || place.InDatabase()) || !held && m.isUnrecorded(&holder); held {
 		m.Process = &holder
 	}
 	if live := follower(ctx, place.Dir); live != nil {
@@ -106,7 +111,7 @@ func (m *Mirror) readState(ctx context.Context, place stateplace.Place) (owned b
 		return false, err
 	}
 	m.Destination = cmp.Or(r.Dest, m.Destination)
-	m.Source, m.Sets, m.Killed = cmp.Or(m.Source, state.Source), state.Sets, state.Open
+	m.Source, m.Sets, m.unfinished = cmp.Or(m.Source, state.Source), state.Sets, state.Open
 	for i := range m.Sets {
 		s := &m.Sets[i]
 		m.Resources, m.Pending = m.Resources+s.Resources, m.Pending+s.Pending
@@ -127,9 +132,31 @@ func (m *Mirror) addRun(run *lastrun.Run) {
 	m.Error, m.Hint = upstreams.Sentence(run.Error), upstreams.Sentence(run.Hint)
 }
 
+// isUnrecorded reports whether h, which has ended without releasing its lock, is a run whose result
+// is not recorded: it was killed before it wrote files. A killed audit leaves the mirror as it was.
+func (m *Mirror) isUnrecorded(h *lock.Holder) bool {
+	return (strings.HasSuffix(h.Command, " sync") || strings.HasSuffix(h.Command, " follow")) && (m.LastRun == nil || m.LastRun.Ended.Before(h.Since))
+}
+
+// hasFailed reports whether resources have failed in a set that the last run followed. Those
+// of sets that the Source has withdrawn, or that were left out, are not tried again.
+func (m *Mirror) hasFailed() bool {
+	followed := m.LastRun.Sets
+	return slices.ContainsFunc(m.Sets, func(s destination.MirrorSet) bool {
+		return s.Failing && (followed == nil || slices.ContainsFunc(followed, func(f lastrun.Set) bool { return f.URI == s.URI }))
+	})
+}
+
 // settle determines the state of a mirror that no process follows, and the sentence.
 func (m *Mirror) settle() {
 	source := cmp.Or(m.Source, "its Source")
+	if run := m.LastRun; run != nil && !m.Killed && !m.unfinished {
+		m.results = make(map[string]string, len(run.Sets))
+		for _, s := range run.Sets {
+			m.results[s.URI] = upstreams.Sentence(s.Error)
+		}
+		m.ended = len(run.Sets) > 0 && run.Result != lastrun.Failed && run.Result != lastrun.Interrupted
+	}
 	complete := len(m.Sets) > 0 && !slices.ContainsFunc(m.Sets, func(s destination.MirrorSet) bool { return !s.Complete })
 	switch run := m.LastRun; {
 	case m.Killed:
@@ -137,9 +164,12 @@ func (m *Mirror) settle() {
 		m.Error, m.Hint = "the last run was killed", "progress is saved; to continue, run the same command again"
 	case run == nil:
 		m.settleUnknown(source, complete)
+	case run.Result == lastrun.InStep && m.unfinished:
+		m.State, m.Summary = health.Failing, m.notInStep(source, m.FailingSince)+"; the last run did not complete, and its result is not recorded"
+		m.Error, m.Hint = "the last run did not complete", "progress is saved; to continue, run the same command again"
 	case !run.At.IsZero() && run.Result == lastrun.InStep:
 		m.State, m.Summary = health.OK, "a copy of "+source+" as it was at "+run.At.UTC().Format(time.RFC3339)
-	case run.Result == lastrun.InStep:
+	case run.Result == lastrun.InStep && !m.hasFailed():
 		m.State, m.Summary = health.OK, health.InStep(source, health.OK, m.LastSuccess, time.Time{}, m.At, m.Pending)
 	case run.Result == lastrun.Interrupted && m.FailingSince.IsZero():
 		m.State = health.Failing
@@ -171,7 +201,7 @@ func (m *Mirror) settleUnknown(source string, complete bool) {
 	switch {
 	case !complete && m.Process != nil:
 		m.State, m.Summary = health.Starting, health.InStep(source, health.Starting, time.Time{}, time.Time{}, m.At, m.Pending)
-	case complete && m.Pending == 0:
+	case complete && m.Pending == 0 && !m.unfinished:
 		m.State, m.Summary = health.OK, "complete as of "+fetch.Printable(source)+" at "+m.SyncedUntil.UTC().Format(time.RFC3339)+"; "+unknown
 	default:
 		m.State, m.Summary = health.Failing, "not in step with "+fetch.Printable(source)+"; "+term.Thousands(m.Pending)+" pending; "+unknown
@@ -203,8 +233,14 @@ func follower(ctx context.Context, dir string) *health.Process {
 func (m *Mirror) follow(p *health.Process) {
 	m.State, m.Summary = p.State, p.Summary
 	m.LastSuccess, m.Error, m.Hint, m.FailingSince, m.Next = time.Time{}, "", "", time.Time{}, time.Time{}
+	m.results = map[string]string{}
 	for i := range p.Upstreams {
 		u := &p.Upstreams[i]
+		for j := range m.Sets {
+			if s := &m.Sets[j]; u.Set == cmp.Or(s.Name, s.URI) {
+				m.results[s.URI] = u.Error
+			}
+		}
 		if i == 0 || u.LastSuccess.Before(m.LastSuccess) {
 			m.LastSuccess = u.LastSuccess
 		}
@@ -223,16 +259,18 @@ func (m *Mirror) follow(p *health.Process) {
 func (m *Mirror) Print(io term.IO) {
 	io.Printf("%s\n", m.Summary)
 	var rows []health.Row
+	ofSet := slices.ContainsFunc(m.Sets, func(s destination.MirrorSet) bool { return m.results[s.URI] != "" })
 	for i := range m.Sets {
 		s := &m.Sets[i]
 		r := health.Row{Name: cmp.Or(s.Name, s.URI), State: "in step", Success: m.LastSuccess, Next: m.Next, Pending: s.Pending, Resources: &s.Resources, Err: upstreams.Sentence(s.Error)}
+		failed, ended := m.results[s.URI]
 		switch {
 		case !s.Complete:
 			r.State = "incomplete"
-		case s.Pending > 0 || m.State == health.Failing && len(m.Sets) == 1:
+		case s.Failing || failed != "" || m.State == health.Failing && (len(m.Sets) == 1 || !ended && !m.ended):
 			r.State = string(health.Failing)
 		}
-		if r.Err == "" && m.Pending == 0 && i == 0 {
+		if r.Err = cmp.Or(r.Err, failed); r.Err == "" && m.Pending == 0 && i == 0 && !ofSet {
 			r.Err = m.Error
 		}
 		if i == 0 {
