@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockstep/destination/internal/counting"
 	"lockstep/destination/internal/desired"
 	"lockstep/destination/internal/entries"
 	"lockstep/destination/internal/follow"
@@ -65,8 +66,9 @@ func removeNotified(ctx context.Context, s *session, set *setState, gone []desir
 }
 
 // pulled is called when a set was brought into step with the Source's
-// documents: it compares them with what notifications announced.
-func (s *session) pulled(ctx context.Context, set *setState) error {
+// documents: it compares them with what notifications announced. before is the report
+// before that.
+func (s *session) pulled(ctx context.Context, set *setState, before *counting.Report) error {
 	if set.Push == nil || s.d.opts.DryRun {
 		return nil
 	}
@@ -74,7 +76,7 @@ func (s *session) pulled(ctx context.Context, set *setState) error {
 		Set: &set.Set, State: set.Push, Journal: s.d.journal, Client: s.d.client, Jobs: s.d.opts.Jobs, DoubtEvery: s.d.doubtEvery,
 		Held: s.state.Counts[set.Number], Recount: !s.d.follows || s.d.opts.MaxDelete >= 100,
 		Warn:       s.warn,
-		CompareAll: func(ctx context.Context) error { return syncSet(ctx, s, set) },
+		CompareAll: func(ctx context.Context) error { return compareAgain(ctx, s, set, before) },
 		Remove: func(ctx context.Context, gone []desired.Resource) (push.Results, error) {
 			return removeNotified(ctx, s, set, gone)
 		},
@@ -82,5 +84,20 @@ func (s *session) pulled(ctx context.Context, set *setState) error {
 	err := review.Run(ctx, time.Now())
 	s.report.Contradicted += review.Contradicted
 	s.report.Pending += review.Pending
+	return err
+}
+
+// compareAgain compares all of a set that was brought into step in this run. Failures since before
+// that this has mended are not reported.
+func compareAgain(ctx context.Context, s *session, set *setState, before *counting.Report) error {
+	if err := syncSet(ctx, s, set); err != nil {
+		return err
+	}
+	waiting := pendingOf(s.d, set.Number)
+	failed, err := waiting.HasFailures(ctx)
+	if err == nil && !failed {
+		s.report.WithdrawFailures(before)
+		delete(s.passing, set.Number)
+	}
 	return err
 }

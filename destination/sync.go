@@ -300,10 +300,11 @@ func (s *session) syncOne(ctx context.Context, set *setState) error {
 
 // pullSet brings a set into step by its documents.
 func pullSet(ctx context.Context, s *session, set *setState) error {
+	before := s.report
 	if err := syncSet(ctx, s, set); err != nil {
 		return err
 	}
-	return s.pulled(ctx, set)
+	return s.pulled(ctx, set, &before)
 }
 
 // bring calls do, which works on a set, and records the result for the set unless its turn

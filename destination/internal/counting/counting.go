@@ -193,6 +193,11 @@ func (r *Report) WithdrawFailure(uri, cause string) {
 	}
 }
 
+// WithdrawFailures removes all failures since before, which were resolved within the run.
+func (r *Report) WithdrawFailures(before *Report) {
+	r.Failed, r.Refused, r.Failures = before.Failed, before.Refused, slices.Clip(before.Failures)
+}
+
 // AddMissing lists a resource whose past content is unavailable.
 func (r *Report) AddMissing(uri, cause string) {
 	f := report.NewFailure(uri, cause)
