@@ -29,7 +29,7 @@ type Box[C any] struct {
 	applied []C   // to be saved with the next transaction
 	pending []C   // saved
 	err     error // a delivery failed: none is tried again in this run
-	noted   bool  // the changes of a batch are recorded beside its intent
+	noted   bool  // changes of a batch may be recorded beside its intent
 }
 
 // New returns a Box that stores changes in j, each as the JSON of its line. The
@@ -92,7 +92,7 @@ func (b *Box[C]) Note(docs map[string][]byte, batch []C) {
 	case len(batch) > 0 && b.deliver != nil:
 		docs[docBatch], b.noted = b.lines(batch), true
 	case b.noted:
-		docs[docBatch], b.noted = nil, false
+		docs[docBatch] = nil // again with each later intent, as this transaction may fail
 	}
 }
 
