@@ -1,16 +1,20 @@
 package destination_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"lockstep/blob"
 	"lockstep/destination/internal/content"
 	"lockstep/destination/internal/saved"
 	"lockstep/destination/internal/transfer"
+	"lockstep/destination/journal"
 )
 
 // A lostAnswer is a store whose first Commit of a name succeeds, and says that it has failed.
@@ -96,6 +100,48 @@ func TestCommittedBeforeTheEnd(t *testing.T) {
 		t.Fatal("the run was not interrupted")
 	}
 	m.store = store
+	s.setFault(nil)
+	s.del("/y")
+	m.mustSync()
+}
+
+// A noRoomFor is a Journal that has no room for one intent that names a resource.
+type noRoomFor struct {
+	journal.Journal
+	uri  string
+	full *atomic.Bool
+}
+
+func (j *noRoomFor) Record(ctx context.Context, b journal.Batch) error {
+	if bytes.Contains(b.Save[saved.DocIntent], []byte(j.uri)) && j.full.CompareAndSwap(true, false) {
+		return fmt.Errorf("record: %w", syscall.ENOSPC)
+	}
+	return j.Journal.Record(ctx, b)
+}
+
+// TestCommittedAndNotReplaced: such a content is fetched again, and there is no room for what was to
+// replace it. The mirror knows that the file is there all the same.
+func TestCommittedAndNotReplaced(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	m := newMirror(t, s)
+	s.put("/x", "x")
+	m.mustSync()
+	s.put("/y", "y")
+	store, j, full := m.store, m.journal, &atomic.Bool{}
+	m.store = &lostAnswer{store, "y", doubts["another process"], func() {
+		s.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/y" {
+				full.Store(true)
+			}
+			return false
+		})
+	}}
+	m.journal = &noRoomFor{j, s.url("/y"), full}
+	if _, err := m.sync(); err == nil || full.Load() {
+		t.Fatalf("the content was replaced: %v", err)
+	}
+	m.store, m.journal = store, j
 	s.setFault(nil)
 	s.del("/y")
 	m.mustSync()

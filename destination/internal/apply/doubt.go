@@ -12,9 +12,10 @@ import (
 type doubts map[string]*ending
 
 // note notes how the commit of a content has ended. One that has a place was fetched again because it
-// was in doubt, and still is.
+// was in doubt, and still is, also if this time its commit was not tried.
 func (d *doubts) note(e *ending) {
-	if e.err == nil || e.together || !errors.Is(e.err, transfer.ErrGone) && !isDown(e.err) && e.Action.Place == "" { // together: it was not tried
+	tried := !e.together
+	if e.err == nil || e.Action.Place == "" && !(tried && (errors.Is(e.err, transfer.ErrGone) || isDown(e.err))) {
 		return
 	}
 	if *d == nil {
