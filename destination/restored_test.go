@@ -212,3 +212,28 @@ func TestRestoredFollowed(t *testing.T) {
 		t.Errorf("the mirror has %q, warned %d times", files, warned)
 	}
 }
+
+// TestRestoredToAClockThatWasAhead: a mirror is restored to an instant at which it had read changes with
+// times in the future, by a clock of the Source that was corrected since. The next run applies the
+// changes that were made after the correction, whose times are earlier.
+func TestRestoredToAClockThatWasAhead(t *testing.T) {
+	t.Parallel()
+	for _, noList := range []bool{false, true} {
+		s := newSite(t, style{dumpStyle: dumpStyle{noList: noList}})
+		k := newKeeping(t, s, destination.Keep{All: true})
+		s.setClock(time.Now().Add(-2 * time.Hour))
+		s.from = s.now
+		for _, path := range []string{"/1", "/2", "/3"} {
+			s.put(path, "first")
+		}
+		k.run()
+		s.setClock(time.Now().Add(30 * time.Second))
+		s.put("/1", "ahead")
+		then, _ := k.run()
+		s.setClock(time.Now().Add(-time.Hour))
+		s.put("/2", "corrected")
+		s.del("/3")
+		k.run()
+		backAndForth(k, then)
+	}
+}
