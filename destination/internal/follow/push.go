@@ -84,6 +84,9 @@ func (r *registry) processed(s *set, ms []*inbox.Message, out *Pushed, now time.
 	}
 	s.again, s.turn = time.Time{}, 0
 	st := &s.status
+	if st.Attempts == 0 {
+		st.Error, st.Hint = "", "" // of messages that could not be processed: no pull has failed
+	}
 	st.Applied += out.Applied
 	st.Gaps += out.Gaps
 	st.Duplicates += out.Duplicates

@@ -150,6 +150,9 @@ func (r *registry) broken(err error) error {
 func (r *registry) written(pass bool) (allPulled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.failing.IsZero() && r.misses == 0 {
+		r.trouble, r.hint = "", "" // of broken: no look has failed
+	}
 	r.failing, r.fails = time.Time{}, 0
 	if !pass || r.unread {
 		return false
