@@ -140,3 +140,62 @@ func TestOpenDeliversChangesOfAnEarlierRun(t *testing.T) {
 		t.Errorf("delivered %+v", delivered)
 	}
 }
+
+// A refusing Journal does not record anything until it is told to.
+type refusing struct {
+	journal.Journal
+	refuse bool
+}
+
+func (j *refusing) Record(ctx context.Context, b journal.Batch) error {
+	if j.refuse {
+		return errors.New("no space left on device")
+	}
+	return j.Journal.Record(ctx, b)
+}
+
+// TestBeginIsRecordedBeforeFilesAreWritten: if that a run is in progress could not be recorded, the next
+// set that begins to write files of the mirror records it.
+func TestBeginIsRecordedBeforeFilesAreWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := w.open(t, nil)
+	j := &refusing{w.journal, true}
+	m.Journal = j
+	if err := m.Begin(t.Context()); err == nil {
+		t.Fatal("the run began, and that is not recorded")
+	}
+	j.refuse = false
+	if err := m.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if doc, err := w.journal.Load(t.Context(), saved.DocOpen); err != nil || doc == nil {
+		t.Errorf("the Journal does not say that a run is in progress: %v", err)
+	}
+}
+
+// TestBeginSettlesWhatThisRunLeft: an intent that a set has left is settled before the next set writes
+// files, and replaces it by its own.
+func TestBeginSettlesWhatThisRunLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := w.open(t, nil)
+	if err := m.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	row := w.write(t, "a", "one")
+	if err := w.journal.Record(t.Context(), journal.Batch{Save: map[string][]byte{saved.DocIntent: desired.AppendHeld(nil, &row)}}); err != nil {
+		t.Fatal(err)
+	}
+	m.LeaveIntent()
+	if err := m.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	held, err := w.journal.Lookup(t.Context(), []string{row.URI})
+	if err != nil || held[0].Path != "a" || m.Counts[1] != 1 {
+		t.Errorf("the mirror does not have what was committed: %+v, %v, %v", held, m.Counts, err)
+	}
+	if intent, err := w.journal.Load(t.Context(), saved.DocIntent); err != nil || intent != nil {
+		t.Errorf("the Journal still has the intent: %q, %v", intent, err)
+	}
+}
