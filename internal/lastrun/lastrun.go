@@ -54,8 +54,11 @@ type Run struct {
 	Bytes     int64 `json:"bytes"`
 	Requests  int64 `json:"requests"`
 
-	Sets []Set `json:"sets,omitempty"` // that the run followed, as far as it came; not known of runs of earlier versions
+	Sets []Set `json:"sets,omitempty"` // that the run followed, as far as it came; not known of runs of earlier versions, nor of more than maxSets
 }
+
+// maxSets is how many sets are recorded at most: a file written each minute that grows with them.
+const maxSets = 1000
 
 // A Set says how the last run ended for one set.
 type Set struct {
@@ -83,6 +86,9 @@ func Read(in note.Note) (r Run, ok bool, err error) {
 func Record(in note.Note, r Run) error {
 	before, _, _ := Read(in) // of a damaged one nothing is known
 	r.settle(&before)
+	if len(r.Sets) > maxSets {
+		r.Sets = nil
+	}
 	text, err := json.Marshal(r)
 	if err == nil {
 		err = in.Write(append(text, '\n'))

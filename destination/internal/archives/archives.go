@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 
 	"golang.org/x/sync/errgroup"
 
@@ -343,11 +344,12 @@ func guess(d *entries.Archived) {
 // sort orders snapshots by their instants, and changes by their beginnings,
 // regardless of the order in which they were listed (RA-RES-03, RA-CHG-06).
 func (a *reading) sort() {
-	slices.SortStableFunc(a.found, func(x, y entries.Archived) int {
+	sort.SliceStable(a.found, func(i, j int) bool {
+		x, y := &a.found[i], &a.found[j]
 		if x.Kind.Changes() {
-			return cmp.Or(x.Begins().Compare(y.Begins()), x.Until.Compare(y.Until), cmp.Compare(x.Place, y.Place))
+			return cmp.Or(x.Begins().Compare(y.Begins()), x.Until.Compare(y.Until), cmp.Compare(x.Place, y.Place)) < 0
 		}
-		return cmp.Or(x.At.Compare(y.At), x.Completed.Compare(y.Completed), cmp.Compare(x.Place, y.Place))
+		return cmp.Or(x.At.Compare(y.At), x.Completed.Compare(y.Completed), cmp.Compare(x.Place, y.Place)) < 0
 	})
 	for i := 1; i < len(a.found); i++ {
 		x, y := &a.found[i-1], &a.found[i]

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 
 	"lockstep/atompmh"
 	"lockstep/blob"
@@ -40,7 +41,7 @@ func (a *update) grow(ctx context.Context) error {
 		}
 		entries = append(entries, e)
 	}
-	slices.SortStableFunc(entries, func(x, y atompmh.Entry) int { return x.Updated.Compare(y.Updated) })
+	sort.SliceStable(entries, func(i, j int) bool { return entries[i].Updated.Before(entries[j].Updated) })
 	if len(added) > 0 {
 		clock := newClock(cur.Last, added[len(added)-1].event, a.docs.Now(), int64(len(added)))
 		for i := range slices.Backward(added) {
@@ -156,6 +157,8 @@ func (a *update) collect(ctx context.Context, next *feed) ([]pendingEntry, group
 	for _, e := range g.entries {
 		added = append(added, *e)
 	}
-	slices.SortStableFunc(added, func(x, y pendingEntry) int { return cmp.Or(cmp.Compare(x.seq, y.seq), cmp.Compare(x.ID, y.ID)) })
+	sort.SliceStable(added, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(added[i].seq, added[j].seq), cmp.Compare(added[i].ID, added[j].ID)) < 0
+	})
 	return added, grouped, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -281,8 +282,8 @@ func (p *publication) retire(now time.Time) []document.Retired {
 			all = append(all, r)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b document.Retired) int {
-		return cmp.Or(a.Gone.Compare(b.Gone), strings.Compare(a.Name, b.Name))
+	sort.SliceStable(all, func(i, j int) bool {
+		return cmp.Or(all[i].Gone.Compare(all[j].Gone), strings.Compare(all[i].Name, all[j].Name)) < 0
 	})
 	return all
 }

@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -128,11 +128,9 @@ func (o *Document) check(ctx context.Context, f *os.File, result *reading.Result
 	if report.Omitted > 0 {
 		fact(Whole, strconv.Itoa(report.Omitted)+" more findings of the same kinds")
 	}
-	slices.SortStableFunc(at, func(a, b placed) int {
-		if a.line != b.line {
-			return a.line - b.line
-		}
-		return a.column - b.column
+	sort.SliceStable(at, func(i, j int) bool {
+		a, b := &at[i], &at[j]
+		return a.line < b.line || a.line == b.line && a.column < b.column
 	})
 	return at, nil
 }
