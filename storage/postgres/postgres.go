@@ -50,7 +50,7 @@ type DB struct {
 	config *pgx.ConnConfig // of its connections
 	owner  atomic.Pointer[Owner]
 	write  *sql.DB     // of write transactions
-	hubs   atomic.Bool // Hub was called
+	hubs   atomic.Bool // Hub was called, as for each state
 }
 
 const (

@@ -122,6 +122,7 @@ func (s *Feeds) load(ctx context.Context, set string) (st *state, lost *feed, fr
 func (s *Feeds) dropPlanned(set string, st *state, planned *feed) {
 	switch {
 	case planned == nil:
+	case planned.Complete: // it has no archives
 	case planned.Chain != st.Current.Chain:
 		st.Retired = append(st.Retired, retiredChain{planned.Chain, s.docs.Now()})
 	default:

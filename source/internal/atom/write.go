@@ -59,7 +59,7 @@ func (b *build) writeAll(ctx context.Context) error {
 	if old == nil {
 		old = b.lost // readers may have its documents
 	}
-	if old != nil && old.Chain != "" {
+	if old != nil && old.Chain != "" && !old.Complete { // a complete feed has no archives
 		b.st.Retired = append(slices.Clip(b.st.Retired), retiredChain{old.Chain, b.docs.Now()})
 	}
 	b.planned = true

@@ -63,7 +63,7 @@ func (b *Build) Run(ctx context.Context) (err error) {
 }
 
 // End forgets a Build, whether it has run, was published, or not. It removes the parts of one
-// that no publication took.
+// that no publication has used.
 func (s *Lists) End(ctx context.Context, b *Build) {
 	if b.entry != nil {
 		_ = b.entry.Close() // its content is not needed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -62,7 +63,7 @@ func newListBuild(ctx context.Context, p *publication) (*listBuild, error) {
 		return nil, err
 	}
 	b := &listBuild{owner: p.owner, docs: p.docs, catalog: p.catalog, set: p.set, mark: mark, stamp: p.next.Stamp, resources: p.status.Resources,
-		gen: names.Set(p.set.Name).Generation(mark.At, maps.Keys(p.there)), archived: p.archives.lists != nil, there: p.there}
+		gen: names.Set(p.set.Name).Generation(mark.At, takenNames(p)), archived: p.archives.lists != nil, there: p.there}
 	if p.archives.takes(mark.At, p.newHistory) {
 		b.copy = names.Set(p.set.Name).ResourceListCopy(b.gen)
 	}
@@ -72,6 +73,17 @@ func newListBuild(ctx context.Context, p *publication) (*listBuild, error) {
 	}
 	b.low, err = b.lowest(ctx, before, kept, from)
 	return b, err
+}
+
+// takenNames yields the names of the set's documents, and one of the list that is being written
+// in the background: it may have no parts yet.
+func takenNames(p *publication) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if b := p.owner.building[p.set.Name]; b != nil && !yield(names.Set(p.set.Name).ResourceListCopy(b.list.gen)) {
+			return
+		}
+		maps.Keys(p.there)(yield)
+	}
 }
 
 // continues reports whether parts of the list before can be parts of this one: the

@@ -97,7 +97,7 @@ func (l *Log) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			l.out.refresh()
+			l.out.refresh(slowWrite)
 		}
 	}
 }

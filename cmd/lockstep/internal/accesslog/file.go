@@ -16,12 +16,14 @@ const (
 	maxBuffer = 64 << 10
 	// maxWaiting is how many wait at most while the file takes none, as a pipe whose reader has stopped.
 	maxWaiting = 4 << 20
-	// patience is how long a write may take before it is reported, and before the process ends without it.
-	patience = time.Second
+	// slowWrite is how long a write may take before lines that were lost meanwhile are reported.
+	slowWrite = time.Second
+	// closeTime is how long a process that ends waits for a write.
+	closeTime = 5 * time.Second
 )
 
 // errSlow reports lines that were lost because the ones before could not be written in time.
-var errSlow = errors.New("lines cannot be written as fast as requests are answered; check what reads them")
+var errSlow = errors.New("lines cannot be written as fast as requests are answered; check the disk, or what reads the pipe")
 
 // A file is where lines go. What cannot be written is lost: requests are more important than lines about them, and do
 // not wait for them. One goroutine writes at a time.
@@ -127,7 +129,9 @@ func (f *file) work(ended chan struct{}) {
 		if f.spare = b; cap(b) > 2*maxBuffer {
 			f.spare = nil
 		}
-		f.report(lines-written, err)
+		if len(b) > 0 || err != nil { // otherwise it was not tried whether the file can be written
+			f.report(lines-written, err)
+		}
 		f.mu.Lock()
 	}
 	f.writing = nil
@@ -185,8 +189,9 @@ func (f *file) report(lost int64, err error) {
 	}
 }
 
-// refresh writes what waits, to a new file if that was moved away. It reports whether that was done in time.
-func (f *file) refresh() bool {
+// refresh writes what waits, to a new file if that was moved away. It waits for that until limit has passed, and reports
+// whether it was done.
+func (f *file) refresh(limit time.Duration) bool {
 	f.mu.Lock()
 	f.asked = true
 	ended := f.begin()
@@ -194,7 +199,7 @@ func (f *file) refresh() bool {
 	select {
 	case <-ended:
 		return true
-	case <-time.After(patience):
+	case <-time.After(limit):
 	}
 	f.mu.Lock()
 	slow := f.slow
@@ -214,7 +219,7 @@ func (f *file) lost() int64 {
 
 // close writes what waits, and closes the file.
 func (f *file) close() {
-	switch done := f.refresh(); {
+	switch done := f.refresh(closeTime); {
 	case !done && f.path != "-":
 		f.report(0, errSlow) // the writer still has the file
 	case done && f.open != nil:

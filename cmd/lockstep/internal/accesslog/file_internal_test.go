@@ -34,7 +34,7 @@ func TestTornLine(t *testing.T) {
 		for _, line := range lines {
 			f.write(func(b []byte) []byte { return append(b, line+"\n"...) })
 		}
-		f.refresh()
+		f.refresh(time.Minute)
 	}
 	write("one 567", "two 567", "three")
 	write("four")

@@ -102,7 +102,7 @@ func (u *Upkeep) isComplete(set *Set) bool {
 	return m.Complete && !u.Keeper.Missing(set.List)
 }
 
-// adopt does so for one set.
+// adopt stores the versions that one set lacks.
 func (u *Upkeep) adopt(ctx context.Context, n *sourcereport.Reporter, set *Set) {
 	a, err := u.Keeper.Adopt(ctx, set.List, func(a bitstream.Adoption) { n.Adopting(a.Changed) })
 	n.Adopting(0)

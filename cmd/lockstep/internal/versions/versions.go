@@ -178,17 +178,27 @@ func (s *Store) lists() []string {
 	return slices.Collect(maps.Keys(s.marks))
 }
 
-// mark records m for the set with a Capability List; nil: its record is removed.
+// mark records m for the set with a Capability List, unless that is recorded; nil: its
+// record is removed.
 func (s *Store) mark(list string, m *mark) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.marks == nil {
-		s.marks = make(map[string]mark)
+	was, known := s.marks[list]
+	if m == nil && !known || m != nil && known && was == *m {
+		return nil
+	}
+	next := maps.Clone(s.marks)
+	if next == nil {
+		next = make(map[string]mark)
 	}
 	if m == nil {
-		delete(s.marks, list)
+		delete(next, list)
 	} else {
-		s.marks[list] = *m
+		next[list] = *m
 	}
-	return statedir.WriteJSON(s.notes, versionsNote, s.marks)
+	if err := statedir.WriteJSON(s.notes, versionsNote, next); err != nil {
+		return err
+	}
+	s.marks = next
+	return nil
 }
