@@ -30,7 +30,7 @@ type MirrorSet struct {
 	Resources   int64     `json:"resources"`
 	Pending     int64     `json:"pending"`           // resources that are tried again by the next run
 	Error       string    `json:"error,omitempty"`   // why, of the first of them
-	Failing     bool      `json:"failing,omitempty"` // some of them failed; others are notified deletions to be confirmed, or optional representations
+	Failing     bool      `json:"failing,omitempty"` // some of them failed, and the Source has not withdrawn the set; others are notified deletions to be confirmed, or optional representations
 }
 
 // Inspect returns what j has recorded. It needs no lock: another process may be working on
@@ -49,7 +49,7 @@ func Inspect(ctx context.Context, j journal.Journal) (MirrorState, error) {
 		return state, err
 	}
 	state.Open = running != nil
-	counts := saved.Counts{}
+	counts, offered := saved.Counts{}, m.OfferedNumbers()
 	if _, err := saved.Load(ctx, j, saved.DocCounts, &counts); err != nil {
 		return state, err
 	}
@@ -71,9 +71,10 @@ func Inspect(ctx context.Context, j journal.Journal) (MirrorState, error) {
 			set.Pending++
 			set.Error = cmp.Or(set.Error, fetch.Printable(owed.Cause))
 		}
-		waiting := pending.Set{Journal: j, Number: number}
-		if set.Failing, err = waiting.HasFailures(ctx); err != nil {
-			return state, err
+		if waiting := (pending.Set{Journal: j, Number: number}); offered[number] {
+			if set.Failing, err = waiting.HasFailures(ctx); err != nil {
+				return state, err
+			}
 		}
 		state.Sets = append(state.Sets, set)
 	}

@@ -51,3 +51,32 @@ func TestAtomCompleteNeverGoesBack(t *testing.T) {
 		})
 	}
 }
+
+// TestAtomCompleteState: what is remembered of a complete feed does not grow with each
+// publication, although each is a feed of its own.
+func TestAtomCompleteState(t *testing.T) {
+	t.Parallel()
+	w := atomWorld(t, source.Atom{Complete: true})
+	s := w.source()
+	size := func() (size int64) {
+		for info, err := range w.docs.List(t.Context(), ".lockstep/atom/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			size += info.Size
+		}
+		return size
+	}
+	var first int64
+	for i := range 50 {
+		w.put(fmt.Sprintf("r=%d", i))
+		w.publish(s)
+		w.pass(2 * time.Minute)
+		if i == 5 {
+			first = size()
+		}
+	}
+	if last := size(); first == 0 || last > first+100 {
+		t.Errorf("the state has %d bytes after 50 publications, and had %d after 6", last, first)
+	}
+}

@@ -223,7 +223,7 @@ func (s *set) feed(ctx context.Context, work chan<- sampled, mu *sync.Mutex) err
 			if uri == s.listURI {
 				rule, in = "RS-CL-06", cmp.Or(s.uri, uri)
 			}
-			s.visitor.Collector.In(in).Errorf(rule, "", "%s was read, but its resources could not be compared: when it was read again, %v", uri, err)
+			s.visitor.Collector.In(in).Errorf(rule, "", "%s was read, but its resources could not be compared; when it was requested again: %v", uri, err)
 			err = nil
 		}
 		mu.Unlock()
@@ -240,7 +240,7 @@ func (s *set) again(ctx context.Context, uri string, each eachFunc) error {
 	for attempt := 1; ; attempt++ {
 		doc, err := s.quiet(uri).document(ctx, uri, each)
 		if err == nil && !doc.whole {
-			err = visit.Missing(uri, errors.New("it cannot be read to its end"))
+			err = visit.Missing(uri, errors.New("its end could not be read"))
 		}
 		if !visit.IsMissing(err) || errors.Is(err, fs.ErrNotExist) || attempt == visit.MaxAttempts {
 			return err

@@ -161,6 +161,23 @@ func TestStatusAfterARepair(t *testing.T) {
 	}
 }
 
+// TestStatusAfterARepairOfOneSet: a repair of one set does not bring the others into step.
+func TestStatusAfterARepairOfOneSet(t *testing.T) {
+	t.Parallel()
+	s, address, dest := syncedSets(t)
+	s.answer("/two/capabilitylist.xml", unavailable)
+	if code, _, _ := lockstepRun(t, "sync", address, dest, "--retries", "0"); code != exitFailed {
+		t.Errorf("sync with a set that cannot be read: exit code %d", code)
+	}
+	if err := os.Remove(filepath.Join(dest, "one.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := lockstepRun(t, "audit", address, dest, "--fix", "--set", "one"); code != 0 {
+		t.Errorf("audit --fix --set one: %d\n%s%s", code, stdout, stderr)
+	}
+	checkStatus(t, dest, exitFailed, "^not in step with ", "^one +in step ", "^two +failing .*two/capabilitylist.xml")
+}
+
 // TestStatusOfPendingResources: whatever is recorded of the last run, a mirror is not in step while
 // resources that failed are pending in a set that it followed; those of a set that the Source has withdrawn
 // are not tried again.

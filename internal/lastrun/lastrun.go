@@ -5,6 +5,7 @@ package lastrun
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"lockstep/internal/note"
@@ -54,7 +55,7 @@ type Run struct {
 	Bytes     int64 `json:"bytes"`
 	Requests  int64 `json:"requests"`
 
-	Sets []Set `json:"sets,omitempty"` // that the run followed, as far as it came; not known of runs of earlier versions, nor of more than maxSets
+	Sets []Set `json:"sets,omitempty"` // the sets that the run reached; of more than maxSets only those with an error. Absent in records of earlier versions
 }
 
 // maxSets is how many sets are recorded at most: a file written each minute that grows with them.
@@ -87,7 +88,8 @@ func Record(in note.Note, r Run) error {
 	before, _, _ := Read(in) // of a damaged one nothing is known
 	r.settle(&before)
 	if len(r.Sets) > maxSets {
-		r.Sets = nil
+		r.Sets = slices.DeleteFunc(slices.Clone(r.Sets), func(s Set) bool { return s.Error == "" })
+		r.Sets = r.Sets[:min(len(r.Sets), maxSets)]
 	}
 	text, err := json.Marshal(r)
 	if err == nil {

@@ -67,3 +67,25 @@ func TestRecord(t *testing.T) {
 		t.Errorf("left: %v, %v", entries, err)
 	}
 }
+
+// TestManySets: of many sets only those with an error are recorded, and not more than that.
+func TestManySets(t *testing.T) {
+	t.Parallel()
+	in := note.File(filepath.Join(t.TempDir(), Name))
+	for _, tt := range []struct{ sets, failed, want int }{{maxSets, 3, maxSets}, {maxSets + 1, 3, 3}, {3 * maxSets, 2 * maxSets, maxSets}} {
+		sets := make([]Set, tt.sets)
+		for i := range tt.failed {
+			sets[i].Error = "it failed"
+		}
+		if err := Record(in, Run{Result: Failed, Sets: sets}); err != nil {
+			t.Fatal(err)
+		}
+		r, _, err := Read(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Sets) != tt.want || r.Sets[0].Error == "" {
+			t.Errorf("of %d sets, of which %d failed, %d are recorded, want %d", tt.sets, tt.failed, len(r.Sets), tt.want)
+		}
+	}
+}

@@ -313,17 +313,16 @@ func (c *check) flush(ctx context.Context, all bool) error {
 // pending, which may be for a newer version than the damaged one.
 func KeepPending(ctx context.Context, j journal.Journal, b *journal.Batch) error {
 	known := map[pendingKey]bool{}
-	asked := map[int]bool{}
+	damaged, asked := map[string]bool{}, map[int]bool{}
+	for i := range b.Owe {
+		damaged[b.Owe[i].URI] = true
+	}
 	for i := range b.Owe {
 		n := b.Owe[i].Set
 		if asked[n] {
 			continue
 		}
 		asked[n] = true
-		damaged := map[string]bool{}
-		for k := range b.Owe {
-			damaged[b.Owe[k].URI] = true
-		}
 		for o, err := range j.Owed(ctx, n) {
 			if err != nil {
 				return err

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"lockstep/cmd/lockstep/internal/term"
 )
@@ -66,5 +68,26 @@ func TestTornBefore(t *testing.T) {
 		if got, _ := os.ReadFile(path); string(got) != want {
 			t.Errorf("after %q, the file has %q, want %q", before, got, want)
 		}
+	}
+}
+
+// TestNothingToWrite: a file that cannot be written is not reported as written again while
+// there is nothing to write.
+func TestNothingToWrite(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	d := &disk{}
+	f := &file{path: "-", io: term.IO{Err: &out}, out: d}
+	f.write(func(b []byte) []byte { return append(b, "one\n"...) })
+	f.refresh(time.Minute)
+	f.refresh(time.Minute)
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.HasPrefix(got, "warning: ") {
+		t.Errorf("reported %q, want one warning", got)
+	}
+	d.room = 100
+	f.write(func(b []byte) []byte { return append(b, "two\n"...) })
+	f.refresh(time.Minute)
+	if got := out.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "\nnote: ") {
+		t.Errorf("reported %q, want a note after the warning", got)
 	}
 }

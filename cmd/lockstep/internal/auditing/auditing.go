@@ -132,7 +132,7 @@ func Run(ctx context.Context, o *Options, io term.IO) error {
 	stop()
 	w.SumUp()
 	shown.end()
-	if report.Mended != nil {
+	if report.Mended != nil && len(do.Sets) == 0 { // of the others nothing is known
 		if rerr := r.RecordRepair(ctx, began, &report, mirror.ExplainSource(err, o.Source, o.Dest)); rerr != nil {
 			do.Logger.Warn("the result of the repair is not recorded", slog.Any("err", rerr))
 		}

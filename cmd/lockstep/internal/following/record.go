@@ -10,6 +10,7 @@ import (
 	"lockstep/cmd/lockstep/internal/sharing"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/destination/lock"
 	"lockstep/internal/fetch"
 	"lockstep/internal/lastrun"
 	"lockstep/internal/mirrordir"
@@ -33,7 +34,7 @@ func recordState(f *Run, status *destination.FollowStatus, now time.Time) {
 	recent := now.Sub(f.recorded.at) < recordEvery && f.recorded.error == run.Error
 	f.mu.Unlock()
 	if known && !recent {
-		recordRun(f, run, now)
+		recordRun(f, run, status, now)
 	}
 }
 
@@ -46,6 +47,9 @@ func recordEnd(f *Run, status *destination.FollowStatus, err error) {
 	f.mu.Lock()
 	last, closed := f.last, f.closed
 	f.mu.Unlock()
+	if _, inUse := errors.AsType[*lock.InUseError](last); inUse && closed {
+		return // likewise
+	}
 	switch ended := errors.Is(err, term.ErrInterrupted); {
 	case run.Error != "":
 	case closed: // the Follower gave up, and was to be started again
@@ -55,13 +59,19 @@ func recordEnd(f *Run, status *destination.FollowStatus, err error) {
 	case !known:
 		run.Result = lastrun.Interrupted
 	}
-	recordRun(f, run, time.Now())
+	recordRun(f, run, status, time.Now())
 }
 
-// recordRun records a run, with its totals.
-func recordRun(f *Run, run lastrun.Run, now time.Time) {
+// recordRun records a run, with its totals and its sets.
+func recordRun(f *Run, run lastrun.Run, status *destination.FollowStatus, now time.Time) {
 	if f.lastRun == nil {
 		return
+	}
+	for i := range status.Sets {
+		set := &status.Sets[i]
+		if text := errorOf(set); text != "" || !set.InStep.IsZero() {
+			run.Sets = append(run.Sets, lastrun.Set{URI: set.URI, Error: text})
+		}
 	}
 	f.mu.Lock()
 	f.recorded = record{now, run.Error}
@@ -92,11 +102,7 @@ func lastRunOf(s *destination.FollowStatus) (run lastrun.Run, known bool) {
 		if i == 0 || set.InStep.Before(run.LastSuccess) {
 			run.LastSuccess = set.InStep
 		}
-		text := cmp.Or(set.Refused, set.Error)
-		if text != "" || !set.InStep.IsZero() {
-			run.Sets = append(run.Sets, lastrun.Set{URI: set.URI, Error: text})
-		}
-		if text != "" && run.Error == "" {
+		if text := errorOf(set); text != "" && run.Error == "" {
 			run.Error, run.Hint, run.FailingSince, run.Attempts = text, set.Hint, set.FailingSince, set.Attempts
 			if run.Result = lastrun.Failed; set.Refused != "" {
 				run.Result = lastrun.Refused
@@ -105,3 +111,6 @@ func lastRunOf(s *destination.FollowStatus) (run lastrun.Run, known bool) {
 	}
 	return run, run.Error != "" || !run.LastSuccess.IsZero()
 }
+
+// errorOf returns why a set is not in step; empty: it is, or has not been looked at.
+func errorOf(set *destination.SetStatus) string { return cmp.Or(set.Refused, set.Error) }

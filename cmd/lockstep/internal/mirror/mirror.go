@@ -283,11 +283,15 @@ func (r *Run) Memory() string {
 // Note returns the note of the last run; nil: there is none.
 func (r *Run) Note() note.Note { return r.State.run }
 
-// RecordRepair records the run of an audit that repaired the mirror, and ended with err.
+// RecordRepair records the run of an audit that repaired all of the mirror, and ended with err.
 func (r *Run) RecordRepair(ctx context.Context, began time.Time, a *destination.AuditReport, err error) error {
 	run := destination.Report{Source: a.Source, Created: a.Mended.Fetched, Deleted: a.Mended.Deleted, Failed: a.Mended.Failed, Requests: a.Requests}
+	why := ""
+	if err != nil && !errors.Is(err, destination.ErrIncomplete) {
+		why = err.Error()
+	}
 	for _, uri := range a.Sets {
-		run.BySet = append(run.BySet, destination.SetReport{URI: uri})
+		run.BySet = append(run.BySet, destination.SetReport{URI: uri, Error: why})
 	}
 	return mirrordir.RecordRun(r.State.run, "audit", began, &run, err, term.HintOf(err), Interrupted(ctx, err))
 }

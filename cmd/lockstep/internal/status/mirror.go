@@ -84,7 +84,7 @@ func LookAt(ctx context.Context, p Place) (*Mirror, error) {
 	}
 	holder, held := lock.Look(place.Dir)
 	m.unfinished = m.unfinished && !held && !owned
-	if m.Killed = m.unfinished && (holder.PID != 0 || place.InDatabase()) || !held && m.isUnrecorded(&holder); held {
+	if m.Killed = m.unfinished && (holder.PID != 0 || place.InDatabase()) || !held && !owned && m.isUnrecorded(&holder); held {
 		m.Process = &holder
 	}
 	if live := follower(ctx, place.Dir); live != nil {
@@ -138,13 +138,9 @@ func (m *Mirror) isUnrecorded(h *lock.Holder) bool {
 	return (strings.HasSuffix(h.Command, " sync") || strings.HasSuffix(h.Command, " follow")) && (m.LastRun == nil || m.LastRun.Ended.Before(h.Since))
 }
 
-// hasFailed reports whether resources have failed in a set that the last run followed. Those
-// of sets that the Source has withdrawn, or that were left out, are not tried again.
+// hasFailed reports whether resources have failed that are tried again.
 func (m *Mirror) hasFailed() bool {
-	followed := m.LastRun.Sets
-	return slices.ContainsFunc(m.Sets, func(s destination.MirrorSet) bool {
-		return s.Failing && (followed == nil || slices.ContainsFunc(followed, func(f lastrun.Set) bool { return f.URI == s.URI }))
-	})
+	return slices.ContainsFunc(m.Sets, func(s destination.MirrorSet) bool { return s.Failing })
 }
 
 // settle determines the state of a mirror that no process follows, and the sentence.
@@ -155,7 +151,7 @@ func (m *Mirror) settle() {
 		for _, s := range run.Sets {
 			m.results[s.URI] = upstreams.Sentence(s.Error)
 		}
-		m.ended = len(run.Sets) > 0 && run.Result != lastrun.Failed && run.Result != lastrun.Interrupted
+		m.ended = run.Result != lastrun.Failed && run.Result != lastrun.Interrupted
 	}
 	complete := len(m.Sets) > 0 && !slices.ContainsFunc(m.Sets, func(s destination.MirrorSet) bool { return !s.Complete })
 	switch run := m.LastRun; {
@@ -165,7 +161,7 @@ func (m *Mirror) settle() {
 	case run == nil:
 		m.settleUnknown(source, complete)
 	case run.Result == lastrun.InStep && m.unfinished:
-		m.State, m.Summary = health.Failing, m.notInStep(source, m.FailingSince)+"; the last run did not complete, and its result is not recorded"
+		m.State, m.Summary = health.Failing, m.notInStep(source, m.FailingSince)+"; the last run did not complete"
 		m.Error, m.Hint = "the last run did not complete", "progress is saved; to continue, run the same command again"
 	case !run.At.IsZero() && run.Result == lastrun.InStep:
 		m.State, m.Summary = health.OK, "a copy of "+source+" as it was at "+run.At.UTC().Format(time.RFC3339)
@@ -234,12 +230,14 @@ func (m *Mirror) follow(p *health.Process) {
 	m.State, m.Summary = p.State, p.Summary
 	m.LastSuccess, m.Error, m.Hint, m.FailingSince, m.Next = time.Time{}, "", "", time.Time{}, time.Time{}
 	m.results = map[string]string{}
+	uris := make(map[string]string, len(m.Sets)) // by what the process calls a set
+	for i := range m.Sets {
+		uris[cmp.Or(m.Sets[i].Name, m.Sets[i].URI)] = m.Sets[i].URI
+	}
 	for i := range p.Upstreams {
 		u := &p.Upstreams[i]
-		for j := range m.Sets {
-			if s := &m.Sets[j]; u.Set == cmp.Or(s.Name, s.URI) {
-				m.results[s.URI] = u.Error
-			}
+		if uri, known := uris[u.Set]; known {
+			m.results[uri] = u.Error
 		}
 		if i == 0 || u.LastSuccess.Before(m.LastSuccess) {
 			m.LastSuccess = u.LastSuccess

@@ -371,7 +371,7 @@ func (s *Shelf) Get(ctx context.Context, name string, open func() (*Package, err
 	return p, nil
 }
 
-var errClosed = errors.New("another address was opened")
+var errClosed = errors.New("the explorer has moved on to another address")
 
 // find returns the package at an address, or what is closed when another goroutine has tried to open it. If it returns
 // nothing, the caller has to open it.

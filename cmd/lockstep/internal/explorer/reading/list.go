@@ -296,7 +296,7 @@ func (l *List) replace(index *part, next []Address) {
 	}
 }
 
-var errClosed = errors.New("another address was opened")
+var errClosed = errors.New("the explorer has moved on to another address")
 
 // room returns the temporary file.
 func (l *List) room() (*spool.Spool, error) {
