@@ -62,8 +62,8 @@ func newMissed(r *reading) *missed {
 	return m
 }
 
-// has reports whether a resource is one of them. It is called in the order of URIs. A nil
-// missed has all.
+// has reports whether a resource is one of them. It is called in the order of URIs. With
+// a nil missed, every resource counts as missed.
 func (m *missed) has(uri string) (bool, error) {
 	if m == nil {
 		return true, nil

@@ -2,7 +2,10 @@ package sitemap_test
 
 import (
 	"net/http"
+	"path/filepath"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"lockstep/catalog"
 	"lockstep/intake/sitemap"
@@ -72,4 +75,63 @@ func TestSitemapMoves(t *testing.T) {
 			t.Errorf("answers %v", took)
 		}
 	}
+}
+
+// TestSitemapDoubt: while it is in doubt whether a resource is gone, the next scan reads again
+// only the document that listed it, and the index.
+func TestSitemapDoubt(t *testing.T) {
+	t.Parallel()
+	w, cat := newWebSite(t), catalog.NewMem(nil)
+	const day = "2024-05-01"
+	w.put(map[string]string{
+		"/sitemap.xml": mapIndex("BASE/1.xml", "BASE/2.xml", "BASE/3.xml", "BASE/4.xml"),
+		"/1.xml":       urlset(dated("/a", day)),
+		"/2.xml":       urlset(dated("/b", day), dated("/c", day), dated("/d", day)),
+		"/3.xml":       urlset(dated("/e", day)),
+		"/4.xml":       urlset(dated("/f", day)),
+	})
+	state := filepath.Join(t.TempDir(), "state.json")
+	scan := func(holds string, took map[string]int) {
+		t.Helper()
+		_, err := newSitemap(t, w, cat, sitemap.Options{State: state}).Scan(t.Context())
+		must(t, err)
+		if got := paths(t, w, cat); got != holds {
+			t.Errorf("the catalog holds %s, want %s", got, holds)
+		}
+		if diff := cmp.Diff(took, w.took()); took != nil && diff != "" {
+			t.Errorf("requests (-want +got)\n%s", diff)
+		}
+	}
+	scan("/a /b /c /d /e /f", nil)
+
+	// c is deleted, and 1.xml changes while documents are read: so all are read again, and
+	// meanwhile d is deleted.
+	w.put(map[string]string{"/2.xml": urlset(dated("/b", day), dated("/d", day))})
+	changes := []map[string]string{
+		{"/1.xml": urlset(dated("/a", day), dated("/g", day))},
+		{"/2.xml": urlset(dated("/b", day))},
+	}
+	done := 0
+	w.mu.Lock()
+	w.then = func(r *http.Request) {
+		if r.URL.Path == "/1.xml" && done < len(changes) && (done == 0 || r.Header.Get("If-None-Match") == "") {
+			w.put(changes[done])
+			done++
+		}
+	}
+	w.mu.Unlock()
+	scan("/a /b /d /e /f /g", nil)
+	if done != len(changes) {
+		t.Fatalf("%d changes", done)
+	}
+	scan("/a /b /e /f /g", map[string]int{"/sitemap.xml": 1, "/2.xml": 1})
+	scan("/a /b /e /f /g", map[string]int{})
+
+	// While a part cannot be read nothing is deleted.
+	w.put(map[string]string{"/2.xml": urlset(), "/3.xml": "busy"})
+	scan("/a /b /e /f /g", map[string]int{"/2.xml": 1, "/3.xml": 1})
+	scan("/a /b /e /f /g", map[string]int{"/sitemap.xml": 1, "/2.xml": 1, "/3.xml": 1})
+	w.put(map[string]string{"/3.xml": urlset(dated("/e", day))})
+	scan("/a /e /f /g", map[string]int{"/sitemap.xml": 1, "/2.xml": 1, "/3.xml": 1})
+	scan("/a /e /f /g", map[string]int{})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -45,14 +46,14 @@ type reading struct {
 	isIndex bool // the document that was read last is an index
 	fresh   bool // at least one document was read
 	undated int64
-	strayed bool // a resource is gone whose document could be read
 	said    []byte
 	rules   []byte          // part of the fingerprint, so that with other rules the entries count as changed
 	failed  map[uint32]bool // documents with resources that could not be fetched
 	changed bool            // documents changed while they were read, so that a resource that moved may be missing
 	missed  *missed         // by the reading before, in which that was so; else nil
 
-	doubtful bool // a resource is missing that the reading before found
+	strayed  map[string]struct{} // ids of the documents that listed what is gone, if they could be read
+	doubtful map[string]struct{} // ids of the documents that listed what is missing now, and was found by the reading before
 }
 
 func (s *Sitemap) newReading(whole bool) *reading {
@@ -68,6 +69,7 @@ func (s *Sitemap) newReading(whole bool) *reading {
 		lost:    make(map[string]struct{}),
 		visited: make(map[string]bool),
 		failed:  make(map[uint32]bool),
+		strayed: make(map[string]struct{}), doubtful: make(map[string]struct{}),
 	}
 }
 
@@ -365,14 +367,33 @@ func (r *reading) remember(ctx context.Context) error {
 	r.now.Point = at
 	r.now.Shared = r.now.Shared || r.list.Sorter.Doubled || len(r.asIs) > 0 && r.old.Shared
 	r.now.Undated = r.s.o.Content && (r.now.Undated || len(r.asIs) > 0 && r.old.Undated)
-	if r.list.Incomplete.Load() && r.strayed || r.doubtful { // it was not deleted: the next scan must find it again
-		r.now = memory{}
+	if r.list.Incomplete.Load() { // what is gone was not deleted
+		maps.Copy(r.doubtful, r.strayed)
+	}
+	if len(r.doubtful) > 0 {
+		r.forget()
 	}
 	r.s.memory = r.now
 	if err := intake.Remember(r.s.o.State, r.now); err != nil {
 		return fmt.Errorf("save the state of the documents: %w", err)
 	}
 	return nil
+}
+
+// forget makes the next scan look again for what is missing and was not deleted: it reads the
+// documents that listed it, and the root document, because a scan that reads none ends at once.
+func (r *reading) forget() {
+	for uri := range r.visited {
+		id := partID(uri)
+		if _, ok := r.doubtful[id]; ok {
+			delete(r.now.Docs, uri)
+			delete(r.doubtful, id)
+		}
+	}
+	delete(r.now.Docs, r.list.Name)
+	if len(r.doubtful) > 0 { // it is not known what listed the rest
+		r.now = memory{}
+	}
 }
 
 // localPath returns the path that an address names on this machine.

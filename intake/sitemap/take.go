@@ -116,11 +116,11 @@ func (r *reading) left(ctx context.Context, row *intake.Row, asks chan<- *ask, a
 	if gone, err := r.missed.has(row.URI); err != nil {
 		return err
 	} else if !gone { // it may have moved while the documents were read this time
-		r.doubtful = true
+		r.doubtful[old.part] = struct{}{}
 		return nil
 	}
 	if _, ok := r.lost[old.part]; !ok {
-		r.strayed = true
+		r.strayed[old.part] = struct{}{}
 	}
 	return r.list.Gone.Add(row.URI)
 }
