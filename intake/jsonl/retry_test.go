@@ -139,7 +139,7 @@ func TestJSONLNamesLinesThatAreNotRecorded(t *testing.T) {
 	}
 	stop()
 	work.Wait()
-	if !said.has("the lines from 2 on were not recorded: send them again") {
+	if !said.has("line 2: this line and those after it were not recorded: send them again") {
 		t.Errorf("reported %q", said.said)
 	}
 }

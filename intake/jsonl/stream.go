@@ -90,6 +90,8 @@ func (s *lineStream) read(ctx context.Context, l *intake.Listing) <-chan streame
 	return out
 }
 
+var errUnrecorded = errors.New("this line and those after it were not recorded: send them again")
+
 // follow applies the lines of the stream as they arrive, in order. With keepOn, what fails
 // is repeated until it succeeds or ctx ends, because the lines are not sent again. It calls
 // onChange, which may be nil, after each batch that changed the catalog or could not be
@@ -102,7 +104,7 @@ func (j *List) follow(ctx context.Context, l *intake.Listing, keepOn bool, onCha
 	var first, last, applied int64 // lines: of the batch, and the last one that was applied
 	defer func() {
 		if keepOn && j.stream.last.Load() > applied {
-			l.Unreadable(l.Name, fmt.Errorf("the lines from %d on were not recorded: send them again", applied+1))
+			l.Unreadable(l.Name, &intake.LineError{Line: applied + 1, Err: errUnrecorded})
 		}
 	}()
 	reported := l.Report()
