@@ -184,6 +184,7 @@ func (m *merger) settleFirst(ctx context.Context, o *member, unavailable error) 
 	m.mu.Lock()
 	waited := o.waitedFor
 	o.waitedFor = false
+	m.behind = m.behind || waited // until settle has ended: another caller settles, too, or fails
 	m.mu.Unlock()
 	if !waited {
 		return m.catchUp(ctx)
