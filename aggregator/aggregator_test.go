@@ -393,6 +393,9 @@ func TestAnEmptyMirrorDeletesNothing(t *testing.T) {
 	w.scan(w.upstream(aggregator.Options{}))
 	w.drop("a")
 	w.hold("b", "that is refused", link("via", here+"b"))
+	w.scan(w.upstream(aggregator.Options{})) // it may be filled again: that needs no consent
+	w.want("a via=" + home + "a")
+	w.hold("a", "that is refused, too", link("via", here+"a"))
 	if _, err := w.upstream(aggregator.Options{}).Scan(t.Context()); !errors.Is(err, intake.ErrEmpty) {
 		t.Errorf("error = %v, want ErrEmpty", err)
 	}

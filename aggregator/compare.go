@@ -94,7 +94,7 @@ type comparison struct {
 	inStep  bool
 	unsure  map[string][]string // own URIs of records without rows, by their URIs at the upstream; "": not known
 	waiting int                 // how many of them
-	spared  bool                // such records stay
+	spared  int64               // how many such records stay
 }
 
 // merge compares the sorted rows with the records, applies what is new or differs, and
@@ -200,7 +200,7 @@ func (c *comparison) decide(ctx context.Context) error {
 	for i, uri := range uris {
 		own := c.unsure[uri]
 		if rows[i].URI == "" {
-			c.spared = true
+			c.spared += int64(len(own))
 			continue
 		}
 		for _, uri := range own {
@@ -232,17 +232,18 @@ const minShrink = 100
 // refused since, or was not selected, or the mirror is another one: so it refuses to
 // delete everything, or most of it.
 func (c *comparison) drop(ctx context.Context) error {
-	if c.u.spared.Store(c.spared); c.spared && c.u.inStep.Load() { // since the comparison began
+	spared := c.spared > 0
+	if c.u.spared.Store(spared); spared && c.u.inStep.Load() { // since the comparison began
 		c.u.stale.mark()
 	}
-	gone := c.had - c.kept
+	gone := c.had - c.kept - c.spared
 	switch {
 	case gone == 0:
 		return nil
 	case c.u.o.AllowEmpty:
 	case c.kept == 0 && c.t.Files.Load() == 0 || gone > minShrink && gone > c.had/2:
 		e := &intake.EmptyError{Root: "the mirror of " + c.u.o.Address, Resources: c.had, Listing: true}
-		if c.kept > 0 {
+		if c.kept > 0 || spared {
 			e.Gone = gone
 		}
 		return e

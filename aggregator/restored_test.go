@@ -32,6 +32,27 @@ func TestARestoredMirrorDeletesNothing(t *testing.T) {
 	w.want("a via="+home+"a", "b via="+home+"b")
 }
 
+// TestALostMirrorNeedsNoConsent: what it lacks stays, so that most of it is missing is no reason
+// to ask for a consent that would have it deleted.
+func TestALostMirrorNeedsNoConsent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 300 {
+		w.hold(fmt.Sprint(i), "text")
+	}
+	w.keep(0)
+	w.scan(w.upstream(aggregator.Options{}))
+	for i := range 299 {
+		w.drop(fmt.Sprint(i))
+	}
+	for range 2 { // some of it has come back, and nothing
+		if r := w.scan(w.upstream(aggregator.Options{})); r.Deleted != 0 || len(w.records()) != 300 {
+			t.Errorf("report = %+v", r)
+		}
+		w.drop("299")
+	}
+}
+
 // TestAMirrorThatIsBeingFilledDeletesNothing: a mirror that was lost is filled again. What
 // it lacks meanwhile remains published; what the upstream has deleted is deleted once the
 // mirror is in step.

@@ -63,7 +63,8 @@ type Options struct {
 	// another set; may be nil.
 	Reserved func(rel string) bool
 
-	// AllowEmpty lets a comparison delete everything, or most of the set.
+	// AllowEmpty lets a comparison delete everything, or most of the set: also what the
+	// mirror lacks because it has not been in step yet.
 	AllowEmpty bool
 
 	// Follow says how Watch follows the upstream. OnSync is not used.
