@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -162,9 +163,9 @@ func TestAHangingUpstreamIsAwaitedForSomeTime(t *testing.T) {
 	sick, open := closed(prior)
 	prior.set(func() { prior.sick = sick })
 	t.Cleanup(open)
-	m := merge(t, time.Second, prior, other)
+	m := merge(t, 10*time.Second, prior, other) // the other one has its resource by then, also on a busy machine
 	eventually(t, "the other's resource", func() bool { return slices.Equal(m.changes(), []string{"both.txt created b"}) && !m.group.Awaited() })
-	eventually(t, "a warning", func() bool { return m.warned("was not read within 1s") })
+	eventually(t, "a warning", func() bool { return m.warned("was not read within 10s") })
 }
 
 // TestAGroupIsWatchedAgain: after Watch has ended, as at each SIGHUP, the next one follows
@@ -253,11 +254,18 @@ func TestWhatHasWaitedIsPublishedAfterAFailure(t *testing.T) {
 	prior := newSite(t, map[string]string{"both.txt": "prior"})
 	other := newSite(t, map[string]string{"both.txt": "other"})
 	sick, open := closed(prior)
-	prior.set(func() { prior.sick = sick })
+	prior.set(func() {
+		prior.sick = func(w http.ResponseWriter, r *http.Request) {
+			sick(httptest.NewRecorder(), r) // wait
+			http.Error(w, "no", http.StatusInternalServerError)
+		}
+	})
 	t.Cleanup(open)
 	mem := catalog.NewMem(nil)
 	full := &fullDisk{Catalog: mem, set: list}
-	m := mergeInto(t, full, mem, time.Second, prior, other)
+	m := mergeInto(t, full, mem, 0, prior, other)
+	eventually(t, "the other upstream", func() bool { return m.group.Statuses()[1].State == aggregator.StateFollowing })
+	open()
 	eventually(t, "two failures", func() bool { return full.failed.Load() >= 2 })
 	if !m.group.Awaited() {
 		t.Error("what could not be written is not awaited")
