@@ -305,3 +305,54 @@ func TestAComparisonThatFailsIsRepeated(t *testing.T) {
 		work.Wait()
 	}
 }
+
+// TestAComparisonThatWasCancelledIsMadeLater: the first run is not over because Watch has ended
+// while the mirror could not be compared.
+func TestAComparisonThatWasCancelledIsMadeLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.hold("a", "text")
+	full := &fullDisk{Catalog: w.catalog, set: list}
+	s := newSite(t, nil)
+	s.sick = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) }
+	u := w.followed(full, s, aggregator.Options{})
+	for range 2 {
+		stop := watch(t, u)
+		before := full.failed.Load()
+		eventually(t, "failures", func() bool { return full.failed.Load() >= before+2 && u.Status().Attempts >= 3 })
+		stop()
+	}
+	if !u.Awaited() {
+		t.Error("the first run is over, but the mirror was not compared")
+	}
+	full.room.Store(true)
+	watch(t, u)
+	eventually(t, "the resource", func() bool { return w.record(here+"a").URI != "" && !u.Awaited() })
+}
+
+// followed returns an Upstream whose mirror is that of the world, and which fills cat.
+func (w *world) followed(cat catalog.Catalog, s *site, o aggregator.Options) *aggregator.Upstream {
+	w.t.Helper()
+	o.Name, o.Address, o.URI, o.BaseURL, o.Later = "up", s.URL+"/capabilitylist.xml", here, here, true
+	o.Follow = destination.FollowOptions{Poll: 20 * time.Millisecond, Pause: 10 * time.Millisecond}
+	u, err := aggregator.New(cat, list, o, func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
+		am := aggregator.Mirror{Store: w.store, Journal: w.journal}
+		client, err := destination.NewClient(o.Address, destination.ClientOptions{Retries: -1, Ungated: true})
+		must(w.t, err)
+		w.t.Cleanup(client.Close)
+		am.Destination, err = destination.New(am.Store, am.Journal, client, destination.Options{Deliver: deliver})
+		return am, err
+	})
+	must(w.t, err)
+	return u
+}
+
+// watch has the upstream followed until stop is called, or the test ends.
+func watch(t *testing.T, u *aggregator.Upstream) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() { _ = u.Watch(ctx, nil) }) // it ends with ctx
+	stop = func() { cancel(); work.Wait() }
+	t.Cleanup(stop)
+	return stop
+}

@@ -372,6 +372,9 @@ func (u *Upstream) passed(r *destination.Report, err error) {
 func (u *Upstream) compareAgain(ctx context.Context, onChange func(intake.Report)) error {
 	if u.o.Later || u.uncompared.Load() {
 		r := compareNow(ctx, u, onChange)
+		if ctx.Err() != nil { // the next Watch compares
+			return context.Cause(ctx)
+		}
 		for i := range min(len(r.Skipped.First), maxNamed) {
 			p := &r.Skipped.First[i]
 			u.events.Emit(intake.Event{Kind: intake.EventUnreadable, Path: p.Path, Err: fmt.Errorf("not republished: %w", p.Err)})
