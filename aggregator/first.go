@@ -85,23 +85,23 @@ func (g *Group) Awaited() bool {
 }
 
 // passEnded notes that the Follower has made a pass: the upstream was read if it has made
-// one of each set, or has found none; and the mirror was in step if these succeeded.
+// one of each set, or has found none; and the mirror was in step if these succeeded. A pass
+// that finds nothing new is not reported, except after a failure.
 func (u *Upstream) passEnded() {
 	f := u.following.Load()
-	if f == nil || u.first.isOver() && u.inStep.Load() {
+	if f == nil || u.first.isOver() && u.inStep.Load() && !u.failed.Load() {
 		return
 	}
-	st := f.Status()
-	inStep := len(st.Sets) > 0 && st.Error == ""
-	for i := range st.Sets {
-		if st.Sets[i].Pulls == 0 {
-			return
-		}
-		inStep = inStep && !st.Sets[i].InStep.IsZero()
+	read, inStep, works := f.Progress()
+	if !read {
+		return
 	}
 	u.first.step(func(f *firstRun) { f.read = true })
 	if inStep && !u.inStep.Swap(true) && u.spared.Load() {
 		u.stale.mark()
+	}
+	if works && u.failed.Swap(false) {
+		u.events.Emit(intake.Event{Kind: intake.EventScanned})
 	}
 }
 

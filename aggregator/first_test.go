@@ -330,6 +330,54 @@ func TestAComparisonThatWasCancelledIsMadeLater(t *testing.T) {
 	eventually(t, "the resource", func() bool { return w.record(here+"a").URI != "" && !u.Awaited() })
 }
 
+// TestARepairedComparisonDoesNotHideAFailingUpstream: that the catalog could be written again
+// does not mean that the upstream can be read again. That is reported when it is so.
+func TestARepairedComparisonDoesNotHideAFailingUpstream(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.journal = &journal.Mem{}
+	full := &fullDisk{Catalog: w.catalog, set: list}
+	full.room.Store(true)
+	s := newSite(t, map[string]string{"one.txt": "1"})
+	var mu sync.Mutex // guards works
+	works := 0        // scans without an error
+	reported := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return works
+	}
+	u := w.followed(full, s, aggregator.Options{Interval: 20 * time.Millisecond, OnEvent: func(e intake.Event) {
+		if e.Kind == intake.EventScanned && e.Err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			works++
+		}
+	}})
+	watch(t, u)
+	eventually(t, "the start", func() bool {
+		return u.Status().State == aggregator.StateFollowing && w.record(here+"one.txt").URI != ""
+	})
+	s.set(func() {
+		s.sick = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) }
+	})
+	eventually(t, "a failure of the upstream", func() bool { return u.Status().Attempts >= 2 })
+	full.room.Store(false)
+	lost := catalog.Update{Record: catalog.Record{URI: here + "one.txt"}, Deleted: true}
+	_, err := w.catalog.Apply(t.Context(), list, []catalog.Update{lost})
+	must(t, err)
+	eventually(t, "a failure of the catalog", func() bool { return full.failed.Load() >= 1 })
+	before := reported()
+	full.room.Store(true)
+	eventually(t, "the resource", func() bool { return w.record(here+"one.txt").URI != "" })
+	attempts := u.Status().Attempts
+	eventually(t, "another failure of the upstream", func() bool { return u.Status().Attempts > attempts })
+	if n := reported(); n != before {
+		t.Errorf("%d times reported that it works", n-before)
+	}
+	s.set(func() { s.sick = nil })
+	eventually(t, "a report that the upstream works", func() bool { return reported() > before })
+}
+
 // followed returns an Upstream whose mirror is that of the world, and which fills cat.
 func (w *world) followed(cat catalog.Catalog, s *site, o aggregator.Options) *aggregator.Upstream {
 	w.t.Helper()

@@ -126,6 +126,7 @@ type Upstream struct {
 	begun      atomic.Bool // Watch has
 	inStep     atomic.Bool // the mirror has been in step with the upstream since the Upstream was made
 	spared     atomic.Bool // records stay that a comparison may delete once that is so
+	failed     atomic.Bool // the last attempt that was reported could not read the upstream
 	uncompared atomic.Bool // the last Scan could not compare the mirror with the catalog
 
 	mirroring sync.Mutex // held while the Destination is used; guards the following field
@@ -222,7 +223,9 @@ func (u *Upstream) sync(ctx context.Context, t *intake.Tally) error {
 	if err == nil {
 		u.inStep.Store(true)
 	}
-	return u.incomplete(t, &report, err)
+	err = u.incomplete(t, &report, err)
+	u.failed.Store(err != nil)
+	return err
 }
 
 // incomplete reports the failures of a run that runs before did not have, and returns
@@ -330,6 +333,7 @@ func (u *Upstream) follow(ctx context.Context) error {
 		retry = min(max(2*retry, intake.RetryFirst), max(o.PauseMost, intake.RetryMost))
 		u.progress.ended(err, time.Now().Add(retry))
 		u.first.step(func(f *firstRun) { f.read = true })
+		u.failed.Store(true)
 		u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: u.explain(err)})
 		_ = sleep.For(ctx, retry) // the loop ends with ctx
 	}
@@ -364,6 +368,7 @@ func (u *Upstream) passed(r *destination.Report, err error) {
 	}
 	t := &intake.Tally{Reporter: &u.events, Start: time.Now()}
 	err = u.incomplete(t, r, err)
+	u.failed.Store(err != nil)
 	u.events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: t.Report()})
 }
 
@@ -407,7 +412,7 @@ func (u *Upstream) compareAgain(ctx context.Context, onChange func(intake.Report
 func compareNow(ctx context.Context, u *Upstream, onChange func(intake.Report)) intake.Report {
 	for retry := time.Duration(0); ; {
 		r, err := u.compareOnce(ctx, onChange)
-		if err == nil && retry > 0 {
+		if err == nil && retry > 0 && !u.failed.Load() { // else the upstream still cannot be read
 			u.events.Emit(intake.Event{Kind: intake.EventScanned, Report: r})
 		}
 		if err == nil || errors.Is(err, intake.ErrEmpty) {

@@ -205,3 +205,8 @@ func (f *Follower) Status() FollowStatus {
 	st.Source = fetch.WithoutUser(f.address)
 	return st
 }
+
+// Progress reports whether each set was read at least once, or failed to be; and then
+// whether all were in step at some time, and whether the last attempts have succeeded. It
+// may be called at any time, and costs much less than Status.
+func (f *Follower) Progress() (read, inStep, works bool) { return f.follower.Progress() }

@@ -68,3 +68,37 @@ func TestStreamThatMayNotBeOpened(t *testing.T) {
 		t.Error("it is not reported")
 	}
 }
+
+// TestProgress: it says what the status says, and copies nothing, however many sets there are.
+func TestProgress(t *testing.T) { // not parallel: it counts allocations
+	f := &Follower{reg: &registry{}}
+	check := func(pulled, inStep, works bool) {
+		t.Helper()
+		if p, i, w := f.Progress(); p != pulled || i != inStep || w != works {
+			t.Errorf("pulled %t, in step %t, works %t, want %t, %t, %t", p, i, w, pulled, inStep, works)
+		}
+	}
+	check(true, false, true) // there are no sets
+	for range 1000 {
+		f.reg.sets = append(f.reg.sets, &set{})
+	}
+	check(false, false, false)
+	now := time.Now()
+	for _, s := range f.reg.sets {
+		s.status.Pulls, s.status.FailingSince = 1, now
+	}
+	check(true, false, false)
+	for _, s := range f.reg.sets[1:] {
+		s.status.InStep, s.status.FailingSince = now, time.Time{}
+	}
+	check(true, false, false)
+	f.reg.sets[0].status.InStep, f.reg.sets[0].status.FailingSince = now, time.Time{}
+	check(true, true, true)
+	f.reg.trouble = "the last look failed"
+	check(true, false, false)
+	f.reg.trouble, f.reg.unfound = "", now
+	check(true, true, false)
+	if n := testing.AllocsPerRun(10, func() { f.Progress() }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -28,6 +28,25 @@ func (f *Follower) Status() report.FollowStatus {
 	return out
 }
 
+// Progress reports whether each set was pulled at least once; and then whether all were in
+// step at some time, and whether the last attempts have succeeded. It is called after each
+// pull: it copies nothing. It is safe for concurrent use.
+func (f *Follower) Progress() (pulled, inStep, works bool) {
+	r := f.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	inStep = len(r.sets) > 0 && r.trouble == ""
+	works = r.trouble == "" && r.unfound.IsZero()
+	for _, s := range r.sets {
+		if s.status.Pulls == 0 {
+			return false, false, false
+		}
+		inStep = inStep && !s.status.InStep.IsZero()
+		works = works && s.status.FailingSince.IsZero()
+	}
+	return true, inStep, works
+}
+
 // current returns the state of the set.
 func (s *set) current(subs []websub.SubscriptionState) report.SetStatus {
 	st := s.status
