@@ -44,7 +44,7 @@ func mergeInto(t *testing.T, cat catalog.Catalog, mem *catalog.Mem, wait time.Du
 	var all []aggregator.Options
 	for i, s := range sites {
 		all = append(all, aggregator.Options{Name: string(rune('a' + i)), Address: s.URL + "/capabilitylist.xml", URI: here, BaseURL: here, Later: true, FirstWait: wait,
-			Follow: destination.FollowOptions{Poll: 20 * time.Millisecond, Pause: 10 * time.Millisecond}})
+			Follow: destination.FollowOptions{Poll: 20 * time.Millisecond, Pause: 10 * time.Millisecond, PauseMost: 100 * time.Millisecond}})
 	}
 	o := aggregator.GroupOptions{OnEvent: func(e intake.Event) {
 		if e.Kind == intake.EventUnreadable {
@@ -382,7 +382,7 @@ func TestARepairedComparisonDoesNotHideAFailingUpstream(t *testing.T) {
 func (w *world) followed(cat catalog.Catalog, s *site, o aggregator.Options) *aggregator.Upstream {
 	w.t.Helper()
 	o.Name, o.Address, o.URI, o.BaseURL, o.Later = "up", s.URL+"/capabilitylist.xml", here, here, true
-	o.Follow = destination.FollowOptions{Poll: 20 * time.Millisecond, Pause: 10 * time.Millisecond}
+	o.Follow = destination.FollowOptions{Poll: 20 * time.Millisecond, Pause: 10 * time.Millisecond, PauseMost: 100 * time.Millisecond}
 	u, err := aggregator.New(cat, list, o, func(deliver func(context.Context, []destination.Change) error) (aggregator.Mirror, error) {
 		am := aggregator.Mirror{Store: w.store, Journal: w.journal}
 		client, err := destination.NewClient(o.Address, destination.ClientOptions{Retries: -1, Ungated: true})

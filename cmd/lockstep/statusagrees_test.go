@@ -86,7 +86,7 @@ func TestStatusAfterFollow(t *testing.T) {
 			if code, stdout, stderr := lockstepRun(t, args...); code == 0 {
 				t.Errorf("follow ends with exit code 0\n%s%s", stdout, stderr)
 			}
-			checkStatus(t, dest, exitFailed, "^not in step with ", tt.text)
+			checkStatus(t, dest, exitFailed, "^not in step with ", tt.text, "^one +failing ", "^two +failing ")
 		})
 	}
 }
@@ -159,6 +159,22 @@ func TestStatusAfterARepair(t *testing.T) {
 	if code, stdout, _ := lockstepRun(t, "audit", address, dest); code != 0 || !strings.Contains(stdout, "in step with ") {
 		t.Errorf("audit: %d\n%s", code, stdout)
 	}
+}
+
+// TestStatusOfASetThatWasLeftOut: what has failed in a set that is no longer selected is not tried
+// again, and says nothing of the others.
+func TestStatusOfASetThatWasLeftOut(t *testing.T) {
+	t.Parallel()
+	s, dest := newSetsSource(t, "one", "two"), filepath.Join(t.TempDir(), "mirror")
+	address := s.URL + "/.well-known/resourcesync"
+	s.answer("/two.txt", unavailable)
+	if code, _, _ := lockstepRun(t, "sync", address, dest, "--retries", "0"); code != exitFailed {
+		t.Errorf("sync with a resource that fails: exit code %d", code)
+	}
+	if code, stdout, stderr := lockstepRun(t, "sync", address, dest, "--set", "one"); code != 0 {
+		t.Errorf("sync --set one: %d\n%s%s", code, stdout, stderr)
+	}
+	checkStatus(t, dest, 0, "^in step with ", "^one +in step ")
 }
 
 // TestStatusAfterARepairOfOneSet: a repair of one set does not bring the others into step.

@@ -55,7 +55,8 @@ type Run struct {
 	Bytes     int64 `json:"bytes"`
 	Requests  int64 `json:"requests"`
 
-	Sets []Set `json:"sets,omitempty"` // the sets that the run reached; of more than maxSets only those with an error. Absent in records of earlier versions
+	Sets    []Set `json:"sets,omitempty"`     // the sets that the run reached; absent in records of earlier versions
+	SetsCut bool  `json:"sets_cut,omitempty"` // they were more than maxSets: Sets has only those with an error
 }
 
 // maxSets is how many sets are recorded at most: a file written each minute that grows with them.
@@ -88,6 +89,7 @@ func Record(in note.Note, r Run) error {
 	before, _, _ := Read(in) // of a damaged one nothing is known
 	r.settle(&before)
 	if len(r.Sets) > maxSets {
+		r.SetsCut = true
 		r.Sets = slices.DeleteFunc(slices.Clone(r.Sets), func(s Set) bool { return s.Error == "" })
 		r.Sets = r.Sets[:min(len(r.Sets), maxSets)]
 	}

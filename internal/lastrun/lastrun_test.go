@@ -84,7 +84,7 @@ func TestManySets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(r.Sets) != tt.want || r.Sets[0].Error == "" {
+		if len(r.Sets) != tt.want || r.Sets[0].Error == "" || r.SetsCut != (tt.sets > maxSets) {
 			t.Errorf("of %d sets, of which %d failed, %d are recorded, want %d", tt.sets, tt.failed, len(r.Sets), tt.want)
 		}
 	}

@@ -78,12 +78,14 @@ func TestProgress(t *testing.T) { // not parallel: it counts allocations
 			t.Errorf("pulled %t, in step %t, works %t, want %t, %t, %t", p, i, w, pulled, inStep, works)
 		}
 	}
+	now := time.Now()
+	check(true, false, false) // a first look that cannot succeed
+	f.reg.looked = now
 	check(true, false, true) // there are no sets
 	for range 1000 {
 		f.reg.sets = append(f.reg.sets, &set{})
 	}
 	check(false, false, false)
-	now := time.Now()
 	for _, s := range f.reg.sets {
 		s.status.Pulls, s.status.FailingSince = 1, now
 	}
@@ -94,6 +96,9 @@ func TestProgress(t *testing.T) { // not parallel: it counts allocations
 	check(true, false, false)
 	f.reg.sets[0].status.InStep, f.reg.sets[0].status.FailingSince = now, time.Time{}
 	check(true, true, true)
+	f.reg.kept = true
+	check(true, true, false)
+	f.reg.kept = false
 	f.reg.trouble = "the last look failed"
 	check(true, false, false)
 	f.reg.trouble, f.reg.unfound = "", now

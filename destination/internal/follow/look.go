@@ -40,10 +40,15 @@ func (f *Follower) look(ctx, work context.Context) error {
 	f.reg.written(false)
 	f.adopt(ctx, &l)
 	f.reg.looksDone(&l, pause)
+	kept := false
 	if l.Left {
 		d := f.mirror.Dissolve(work)
 		f.notify(&d) // a refusal is repeated by the next look
+		kept = d.Err != nil
 	}
+	f.reg.mu.Lock()
+	f.reg.kept = kept
+	f.reg.mu.Unlock()
 	if p.Err != nil {
 		f.notify(p)
 	}

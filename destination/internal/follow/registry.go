@@ -43,6 +43,7 @@ type registry struct {
 	unfound  time.Time // when the first of the failed looks ended; zero: the last one succeeded
 	misses   int       // failed looks since then
 	unread   bool      // the last look found sets that could not be read
+	kept     bool      // resources of sets that are no longer followed could not be given up
 	failing  time.Time // since when the mirror cannot be written
 	fails    int       // failed attempts to write since then
 }

@@ -36,7 +36,7 @@ func (f *Follower) Progress() (pulled, inStep, works bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	inStep = len(r.sets) > 0 && r.trouble == ""
-	works = r.trouble == "" && r.unfound.IsZero()
+	works = r.trouble == "" && r.unfound.IsZero() && !r.looked.IsZero() && !r.kept
 	for _, s := range r.sets {
 		if s.status.Pulls == 0 {
 			return false, false, false

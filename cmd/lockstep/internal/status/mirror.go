@@ -138,9 +138,13 @@ func (m *Mirror) isUnrecorded(h *lock.Holder) bool {
 	return (strings.HasSuffix(h.Command, " sync") || strings.HasSuffix(h.Command, " follow")) && (m.LastRun == nil || m.LastRun.Ended.Before(h.Since))
 }
 
-// hasFailed reports whether resources have failed that are tried again.
+// hasFailed reports whether resources have failed that are tried again: not those of sets that
+// the last run left out.
 func (m *Mirror) hasFailed() bool {
-	return slices.ContainsFunc(m.Sets, func(s destination.MirrorSet) bool { return s.Failing })
+	return slices.ContainsFunc(m.Sets, func(s destination.MirrorSet) bool {
+		_, reached := m.results[s.URI]
+		return s.Failing && (reached || m.LastRun.SetsCut || len(m.results) == 0)
+	})
 }
 
 // settle determines the state of a mirror that no process follows, and the sentence.
@@ -151,7 +155,7 @@ func (m *Mirror) settle() {
 		for _, s := range run.Sets {
 			m.results[s.URI] = upstreams.Sentence(s.Error)
 		}
-		m.ended = run.Result != lastrun.Failed && run.Result != lastrun.Interrupted
+		m.ended = (len(run.Sets) > 0 || run.SetsCut) && run.Result != lastrun.Failed && run.Result != lastrun.Interrupted
 	}
 	complete := len(m.Sets) > 0 && !slices.ContainsFunc(m.Sets, func(s destination.MirrorSet) bool { return !s.Complete })
 	switch run := m.LastRun; {
