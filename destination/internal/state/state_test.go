@@ -141,7 +141,7 @@ func TestOpenDeliversChangesOfAnEarlierRun(t *testing.T) {
 	}
 }
 
-// A refusing Journal does not record anything until it is told to.
+// A refusing Journal records nothing while refuse is set.
 type refusing struct {
 	journal.Journal
 	refuse bool
