@@ -8,6 +8,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -145,6 +147,26 @@ func TestPatience(t *testing.T) {
 			if took := time.Since(r.Began); !errors.Is(err, http1.ErrTimeout) || took < 50*time.Millisecond {
 				t.Errorf("%s: %v after %s, want ErrTimeout after 50ms", target, err, took)
 			}
+		}
+	}
+}
+
+// A connection that is not accepted within Patience is silence, too, whether the dialer notices first or the context.
+func TestPatienceOfDialers(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, serve(t, func(net.Conn, *bufio.Reader, int) {}))
+	c.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		until, _ := ctx.Deadline()
+		for time.Now().Before(until) { // a moment later the context would have ended
+			runtime.Gosched()
+		}
+		return nil, os.ErrDeadlineExceeded
+	}
+	for range 100 {
+		r := c.request("/")
+		r.Patience = time.Millisecond
+		if _, err := c.Get(t.Context(), r); !errors.Is(err, http1.ErrTimeout) {
+			t.Fatalf("%v, want ErrTimeout", err)
 		}
 	}
 }

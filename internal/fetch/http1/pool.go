@@ -141,6 +141,9 @@ func (p *Pool) connect(ctx context.Context, to peer, until time.Time) (*conn, er
 	limited, cancel := context.WithDeadlineCause(ctx, until, ErrTimeout)
 	defer cancel()
 	c, err := p.open(limited, to, until)
+	if end, _ := limited.Deadline(); err != nil && !time.Now().Before(end) {
+		<-limited.Done() // the dialer has noticed a moment before
+	}
 	if err != nil && limited.Err() != nil {
 		return nil, context.Cause(limited)
 	}
