@@ -55,6 +55,7 @@ soak: ## before a release: kills, histories and power cuts in the numbers we pro
 	$(GO) test -count=1 -timeout 4h ./cmd/lockstep -run 'TestShared(Late|Versions|Aggregator)?$$' -shared-faults 200
 	$(GO) test -count=1 -timeout 4h ./cmd/lockstep -run 'TestShared(Follow|Kill|Hub|Documents|Versions|Destinations|Aggregator|AggregatorHub)?$$|TestHubShared' -shared-faults 50 -shared-runs 50 -shared-clocks
 	$(GO) test -count=1 -timeout 3h ./cmd/lockstep -run 'TestShared(Kill|Follow)$$' -shared-runs 200
+	$(GO) test -count=1 -timeout 3h ./cmd/lockstep -run 'TestShared(Mirror)?(Troubles|Failover)$$' -shared-troubles 200
 	$(GO) test -count=1 -timeout 2h ./aggregator -run 'TestHistories|TestKilledAtEachWrite' -histories 2000 -kill-step 1
 	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run TestAggregatorsConverge -aggregate-histories 200
 	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run 'TestMemory|TestFullDisk$$|TestConverge' -memory -each-room -converge-steps 1000

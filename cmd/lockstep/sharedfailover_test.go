@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os/exec"
 	"strings"
 	"testing"
@@ -22,40 +23,52 @@ func TestSharedFailover(t *testing.T) {
 	s := newSharedSourceIn(t, server.URL, asTheyAre, sharedSets)
 	s.start()
 	s.start()
-	const uri = "http://elsewhere.example/"
 	balancer := func() string { return s.balancer.URL + "/" }
-	for _, name := range []string{"kept", "changed", "deleted"} {
-		s.written(balancer, uri+name, "first")
-		s.listed(uri+name, "first")
-	}
 	s.passing = errUncovered
 	reader := crawlExcept(balancer(), s.passing)
-	server.Standby(t)
-	lost := func(name, text string) {
-		s.written(balancer, uri+name, text)
-		if text != "" {
-			s.listed(uri+name, text)
+	for round := range *sharedTroubles {
+		uri := fmt.Sprintf("http://elsewhere.example/%d/", round)
+		for _, name := range []string{"kept", "changed", "deleted"} {
+			s.written(balancer, uri+name, "first")
+			s.listed(uri+name, "first")
+		}
+		server.Standby(t)
+		lost := func(name, text string) {
+			s.written(balancer, uri+name, text)
+			if text != "" && rand.IntN(4) > 0 {
+				s.listed(uri+name, text)
+			}
+		}
+		lost("lost", "text")
+		lost("changed", "second")
+		lost("deleted", "")
+		lost("last", "lost")
+		server.Failover(t)
+		more := 4 // they have the numbers of those that were lost
+		if round > 0 {
+			more = rand.IntN(9)
+		}
+		for i := range more {
+			s.written(balancer, fmt.Sprint(uri, "new", i), "text")
+		}
+		for i := range more {
+			s.listed(fmt.Sprint(uri, "new", i), "text")
 		}
 	}
-	lost("lost", "text")
-	lost("changed", "second")
-	lost("deleted", "")
-	lost("last", "lost")
-	server.Failover(t)
-	for i := range 4 { // they have the numbers of those that were lost
-		s.written(balancer, fmt.Sprint(uri, "new", i), "text")
-	}
-	for i := range 4 {
-		s.listed(fmt.Sprint(uri, "new", i), "text")
-	}
+	last := "http://elsewhere.example/last"
+	s.written(balancer, last, "text")
+	s.listed(last, "text")
 	reader.end(t)
 	c, err := crawlSource(balancer())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"kept": "first", "changed": "first", "deleted": "first", "lost": "", "last": "", "new0": "text"} {
-		if want := digest(text); text != "" && c.state[uri+name] != want || text == "" && c.state[uri+name] != "" {
-			t.Errorf("%s is listed with %q", name, c.state[uri+name])
+	for round := range *sharedTroubles {
+		uri := fmt.Sprintf("http://elsewhere.example/%d/", round)
+		for name, text := range map[string]string{"kept": "first", "changed": "first", "deleted": "first", "lost": "", "last": ""} {
+			if want := digest(text); text != "" && c.state[uri+name] != want || text == "" && c.state[uri+name] != "" {
+				t.Errorf("%d: %s is listed with %q", round, name, c.state[uri+name])
+			}
 		}
 	}
 	for _, p := range s.running() {

@@ -34,7 +34,10 @@ import (
 	"lockstep/storage/postgres/postgrestest"
 )
 
-var sharedFaults = flag.Int("shared-faults", 1, "how often TestShared kills, pauses and stops a publisher, each")
+var (
+	sharedFaults   = flag.Int("shared-faults", 1, "how often TestShared kills, pauses and stops a publisher, each")
+	sharedTroubles = flag.Int("shared-troubles", 1, "how often each trouble of a database and of a bucket happens to processes that share them")
+)
 
 // sharedBuckets starts a service for buckets that honors conditions, behind wrap: versitygw, or one in
 // memory where that is not installed.

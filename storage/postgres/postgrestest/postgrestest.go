@@ -62,7 +62,7 @@ func URL(tb testing.TB) string {
 	if programs == "" {
 		tb.Skip("PostgreSQL is not installed: there is no initdb")
 	}
-	shared.once.Do(func() { shared.cluster, shared.err = start(programs) })
+	shared.once.Do(func() { shared.cluster, shared.err = start(programs, "") })
 	if shared.err != nil {
 		tb.Fatalf("start PostgreSQL: %v", shared.err)
 	}
@@ -82,11 +82,17 @@ type Server struct {
 // Start starts a cluster for this test alone. The test is skipped if PostgreSQL is not installed.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
+	return StartIn(tb, "")
+}
+
+// StartIn does so with its files below a directory, whose name has to be short; "": that of temporary files.
+func StartIn(tb testing.TB, dir string) *Server {
+	tb.Helper()
 	programs := find()
 	if programs == "" {
 		tb.Skip("PostgreSQL is not installed: there is no initdb")
 	}
-	c, err := start(programs)
+	c, err := start(programs, dir)
 	if err != nil {
 		tb.Fatalf("start PostgreSQL: %v", err)
 	}
@@ -185,6 +191,7 @@ continue ;;
 failover)
 kill -QUIT $server
 wait $server || true
+rm -rf lost
 mv data lost
 mv standby data
 touch data/standby.signal ;;
@@ -201,8 +208,8 @@ rm -rf "$dir"
 // startWait is how long a cluster may take to be ready.
 const startWait = time.Minute
 
-func start(programs string) (*cluster, error) {
-	dir, err := os.MkdirTemp("", "lockstep-pg-") // short: it holds a socket
+func start(programs, below string) (*cluster, error) {
+	dir, err := os.MkdirTemp(below, "lockstep-pg-") // short: it holds a socket
 	if err != nil {
 		return nil, err
 	}
