@@ -145,11 +145,11 @@ func TestPipelining(t *testing.T) {
 			secure, near := i%2 == 1, i < 2
 			t.Run(fmt.Sprintf("%s/secure=%v/near=%v", name, secure, near), func(t *testing.T) {
 				t.Parallel()
-				// A server that is found to be faulty gets no more batches, which may be
+				// A server that is found to be faulty, or slow, gets no more batches, which may be
 				// before the first one on a machine with other things to do.
 				for attempt := 1; !pipelineTo(t, name, do, secure, near); attempt++ {
 					if attempt == 10 {
-						t.Fatal("no request was pipelined")
+						t.Fatal("no request was pipelined, or few")
 					}
 				}
 			})
@@ -158,7 +158,7 @@ func TestPipelining(t *testing.T) {
 }
 
 // pipelineTo gets resources from a server that does what it should not every 20 requests or
-// so, and reports whether it has received pipelined requests.
+// so, and reports whether it has received pipelined requests: 100 if it does as it should.
 func pipelineTo(t *testing.T, name string, do fault, secure, near bool) bool {
 	t.Helper()
 	var p pipeliner
@@ -197,11 +197,14 @@ func pipelineTo(t *testing.T, name string, do fault, secure, near bool) bool {
 			t.Errorf("%s: %.20q, not pipelined", target, body)
 		}
 	})
-	if name == "as it should" && (wrong.Load() > 0 || failed.Load() > 0 || p.requests.Load() != 1000 || p.pipelined.Load() < 100) {
-		t.Errorf("%d wrong, %d failed, %d requests, %d pipelined", wrong.Load(), failed.Load(), p.requests.Load(), p.pipelined.Load())
+	if name == "as it should" && (wrong.Load() > 0 || failed.Load() > 0 || p.requests.Load() != 1000) {
+		t.Errorf("%d wrong, %d failed, %d requests", wrong.Load(), failed.Load(), p.requests.Load())
 	}
 	if n := p.requests.Load(); n > 1000 && name == "busy" || n > 1800 {
 		t.Errorf("%d requests for 1000 resources", n)
+	}
+	if name == "as it should" {
+		return p.pipelined.Load() >= 100
 	}
 	return p.pipelined.Load() > 0
 }

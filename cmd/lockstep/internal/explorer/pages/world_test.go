@@ -271,7 +271,7 @@ func (v *visitor) shown(resp *http.Response, err error) *shown {
 // until repeats a page until its text contains what is wanted.
 func (v *visitor) until(path, wanted string) *shown {
 	v.t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(3 * time.Minute); ; { // under the race detector a large list takes a while
 		p := v.get(path)
 		if strings.Contains(p.text("main"), wanted) {
 			return p
