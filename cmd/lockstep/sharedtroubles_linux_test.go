@@ -99,7 +99,7 @@ func (x *troubled) exec(statements ...string) {
 	}
 }
 
-// troubles are what happens, for some time.
+// troubles are what happens, for some time. Uploads in parts are lost only where something is large enough for them.
 var troubles = []struct {
 	name  string
 	begin func(x *troubled) (end func())
@@ -196,7 +196,7 @@ func bucketHas(trouble string) func(x *troubled) (end func()) {
 	}
 }
 
-// wrap is a service for buckets that has the troubles.
+// wrap returns a service for buckets that has the troubles.
 func (x *troubled) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x.mu.Lock()
@@ -314,7 +314,7 @@ func inWorlds(t *testing.T, f func(t *testing.T, rounds int)) {
 }
 
 // TestSharedMirrorTroubles: whatever trouble the database and the bucket of a mirror have that three processes
-// follow, no process ends, the bucket has soon what the Source has, and each change is reported.
+// follow, no process ends; the bucket soon has what the Source has, and the last change is reported.
 func TestSharedMirrorTroubles(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, rounds int) {
