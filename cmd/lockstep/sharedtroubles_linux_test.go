@@ -340,6 +340,19 @@ func TestSharedMirrorTroubles(t *testing.T) {
 			ps = append(ps, p)
 		}
 		waitFor(t, "the first sync", func() bool { return len(m.objects(t)) >= 40 })
+		var seen int64 // a process that cannot join the others when it starts may end
+		for range 2 {
+			waitFor(t, "all processes have joined, and renewed their leases", func() bool {
+				var processes int
+				var last int64
+				err := x.db.QueryRow(`SELECT count(*), max(seen) FROM share_process WHERE seen > $1`, seen).Scan(&processes, &last)
+				if err != nil || processes < len(ps) {
+					return false
+				}
+				seen = last
+				return true
+			})
+		}
 		n := 0
 		change := func() {
 			for range 1 + rand.IntN(5) {
