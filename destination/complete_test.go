@@ -259,3 +259,45 @@ func TestHarvestThatIsNotWholeIsNotComplete(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsSaidOfUnreadDocuments: of a list that could not be read, nothing is known, such as that it
+// lacks at, or that the mirror was made without it.
+func TestNothingIsSaidOfUnreadDocuments(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, path, says string
+		style            style
+	}{
+		{"a Resource List", "/rs/resourcelist.xml", "", style{}},
+		{"a Resource List without at", "/rs/resourcelist.xml", "", style{noAt: true}},
+		{"a Change List alone", "/rs/changelist.xml", "nothing of its Change List could be read", style{dumpStyle: dumpStyle{noList: true}}},
+	} {
+		for _, how := range []string{"503", "404", "html", "truncated"} {
+			t.Run(test.name+" "+how, func(t *testing.T) {
+				t.Parallel()
+				s, m := spoiledSite(t, test.style)
+				s.breakAt(test.path, how)
+				r, err := m.sync()
+				if err == nil || r.Complete {
+					t.Fatalf("it was read: %+v", r)
+				}
+				said := ""
+				for i := range r.Unproven {
+					if u := &r.Unproven[i]; !u.IsFailure() {
+						said += u.String()
+					}
+				}
+				if how == "truncated" && strings.HasSuffix(test.name, " at") { // that much of it was read
+					return
+				}
+				if test.says == "" && said != "" || !strings.Contains(said, test.says) {
+					t.Errorf("says %q", said)
+				}
+				s.breakAt("", "")
+				if r = m.mustSync(); r.Complete == (test.style != style{}) {
+					t.Errorf("complete %v, %+v", r.Complete, r.Unproven)
+				}
+			})
+		}
+	}
+}

@@ -137,6 +137,9 @@ func TestPackedPatchOrVersion(t *testing.T) {
 				if tt.alone && (s.got("/a") > 0 || s.got("missed") > 0 || s.p.gets > 0) {
 					t.Errorf("%d requests for the resource, %d for patches", s.got("/a"), s.p.gets)
 				}
+				if said := strings.Join(r.Warnings, "; "); strings.Contains(said, "does not name") {
+					t.Errorf("the manifest names all files of the package: %s", said)
+				}
 			})
 		}
 	}

@@ -45,4 +45,15 @@ func TestNotKnownToBeComplete(t *testing.T) {
 			t.Errorf("%s --json: %v\n%s", verb, err, out)
 		}
 	}
+	said := []string{`^in step with .*, as far as it can be known; 0 pending`, `^  not known to be complete: set \S+ it was made from a Change List alone`}
+	checkStatus(t, dest, 0, append(said, `^\S+ +unproven `)...)
+	if _, stdout, _ := lockstepRun(t, "status", dest, "--json"); !strings.Contains(stdout, `"unproven":["set `) {
+		t.Errorf("status --json: %s", stdout)
+	}
+	_, followed := start(t, t.TempDir(), "follow", base, dest)
+	await(t, followed, "ready")
+	if !line.MatchString(followed.String()) {
+		t.Errorf("follow says\n%s", followed)
+	}
+	checkStatus(t, dest, 0, said...)
 }

@@ -57,6 +57,8 @@ type Run struct {
 
 	Sets    []Set `json:"sets,omitempty"`     // the sets that the run reached; absent in records of earlier versions
 	SetsCut bool  `json:"sets_cut,omitempty"` // they were more than maxSets: Sets has only those with an error
+
+	Unproven []Unproven `json:"unproven,omitempty"` // why the mirror is not known to be complete, besides failures; the first of them
 }
 
 // maxSets is how many sets are recorded at most: a file written each minute that grows with them.
@@ -66,6 +68,12 @@ const maxSets = 1000
 type Set struct {
 	URI   string `json:"uri"`
 	Error string `json:"error,omitempty"` // why it is not in step
+}
+
+// Unproven is one reason why a mirror is not known to be complete.
+type Unproven struct {
+	Set    string `json:"set"`    // its URI
+	Reason string `json:"reason"` // and what closes it, as a sentence
 }
 
 // Read returns the last run that a note records; ok is false if there is none.
@@ -93,6 +101,7 @@ func Record(in note.Note, r Run) error {
 		r.Sets = slices.DeleteFunc(slices.Clone(r.Sets), func(s Set) bool { return s.Error == "" })
 		r.Sets = r.Sets[:min(len(r.Sets), maxSets)]
 	}
+	r.Unproven = r.Unproven[:min(len(r.Unproven), maxSets)]
 	text, err := json.Marshal(r)
 	if err == nil {
 		err = in.Write(append(text, '\n'))

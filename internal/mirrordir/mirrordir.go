@@ -154,6 +154,7 @@ func RecordRun(in note.Note, command string, began time.Time, r *destination.Rep
 	for i := range r.BySet {
 		run.Sets = append(run.Sets, lastrun.Set{URI: r.BySet[i].URI, Error: shown.WithoutSecrets(r.BySet[i].Error)})
 	}
+	run.Unproven = UnprovenOf(r.Unproven)
 	if err != nil {
 		run.Result, run.Error, run.Hint = ResultOf(err), shown.WithoutSecrets(err.Error()), hint
 	}
@@ -161,6 +162,16 @@ func RecordRun(in note.Note, command string, began time.Time, r *destination.Rep
 		run.Result = lastrun.Interrupted
 	}
 	return lastrun.Record(in, run)
+}
+
+// UnprovenOf returns for the record of a run why a mirror is not known to be complete, besides failures.
+func UnprovenOf(all []destination.Unproven) (reasons []lastrun.Unproven) {
+	for i := range all {
+		if u := &all[i]; !u.IsFailure() {
+			reasons = append(reasons, lastrun.Unproven{Set: u.Set, Reason: shown.WithoutSecrets(u.String())})
+		}
+	}
+	return reasons
 }
 
 // ResultOf returns the result of a run that ended with err.

@@ -77,7 +77,7 @@ func (k *Chain) GapAfter(since resourcesync.Datetime) string {
 // Doubt records in d from when on the changes are complete, as far as their
 // documents prove it. With changesOnly there is no list to compare with.
 func (k *Chain) Doubt(d *saved.Doubts, changesOnly bool) {
-	*d = saved.Doubts{Gap: d.Gap, NoAt: d.NoAt, ChangesOnly: d.ChangesOnly || changesOnly}
+	*d = saved.Doubts{Gap: d.Gap, NoAt: d.NoAt, ChangesOnly: d.ChangesOnly || changesOnly && (k.Complete || k.Lists > 0)}
 	if d.ChangesOnly && k.Proven {
 		d.Reach = saved.Time(k.From)
 	}

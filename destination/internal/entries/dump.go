@@ -123,6 +123,17 @@ func memberOf(pkg int, e *resourcesync.Entry) desired.Member {
 	return desired.Member{Package: pkg, Path: e.Path}
 }
 
+// membersOf returns how many files of a package an entry of its manifest may name: its content, and patches.
+func membersOf(e *resourcesync.Entry) int {
+	n := 1
+	for i := range e.Links {
+		if e.Links[i].Path != "" {
+			n++
+		}
+	}
+	return n
+}
+
 // wanted returns the expected kind of a document of the reading: the first document
 // determines whether it is a list or a dump (RS-CL-11).
 func (l *listReading) wanted(doc *discover.Document, depth int) resourcesync.Capability {
@@ -200,10 +211,12 @@ func (r *Reader) stageManifest(m *dump.Manifest, pkg, n int, class desired.Class
 	out := r.Stage.Writer()
 	defer out.Release()
 	var pos int64
+	members := 0
 	for e, err := range m.Entries() {
 		if err != nil {
 			return pos, err
 		}
+		members += membersOf(&e)
 		w := r.Resource(&e)
 		w.Gone, w.Change = false, 0
 		w.Member, w.ManifestPackage = memberOf(pkg, &e), pkg
@@ -217,7 +230,7 @@ func (r *Reader) stageManifest(m *dump.Manifest, pkg, n int, class desired.Class
 		}
 	}
 	reportManifest(r, m)
-	r.Packages.NoteManifest(pkg, int(pos), m.Copy())
+	r.Packages.NoteManifest(pkg, members, m.Copy())
 	return pos, nil
 }
 

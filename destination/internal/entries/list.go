@@ -37,6 +37,7 @@ type Snapshot struct {
 	Complete   bool // all its documents were read
 	skipped    bool // entries may be missing: one has no readable loc, or a part contradicts its index
 	Index      bool
+	begun      bool                        // its own document could be opened
 	Parts      map[string]saved.Validators // of an index, unless it has too many parts
 	entries    int64
 }
@@ -57,7 +58,7 @@ func (s *Snapshot) Since() resourcesync.Datetime {
 // Doubtful reports whether changes between the list and those of c may be missing, because
 // the list does not state its instant.
 func (s *Snapshot) Doubtful(c *Chain) bool {
-	if c.Lists == 0 || s.Sitemap {
+	if c.Lists == 0 || s.Sitemap || !s.begun {
 		return false
 	}
 	return s.At.IsZero() || s.inferred && c.Whole() && c.From.Compare(s.Since()) > 0
@@ -278,7 +279,7 @@ func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error
 	defer l.mu.Unlock()
 	s.At, s.Latest, s.Validators, s.Sitemap = at, at, saved.Validators{ETag: doc.ETag, Modified: doc.LastModified}, h.Capability == ""
 	s.inferred, s.newest = inferred, resourcesync.Datetime{}
-	s.Index, s.Parts = h.Index, map[string]saved.Validators{}
+	s.Index, s.Parts, s.begun = h.Index, map[string]saved.Validators{}, true
 	return nil
 }
 

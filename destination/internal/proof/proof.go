@@ -52,6 +52,10 @@ func (m Mirror) ofDocuments(st *saved.Set) []report.Unproven {
 	if st.Foreign != nil || st.Unselected || st.Lists == "" && st.Changes == "" {
 		return nil
 	}
+	if d := st.Found; d != nil && !d.ChangesOnly && st.Lists == "" && !st.Complete && st.Watermark.IsZero() {
+		add("nothing of its "+wording.Capability(string(st.ChangesCapability()))+" could be read", "it can be read", m.command())
+		return all
+	}
 	d := cmp.Or(st.Found, &st.Doubts)
 	list, changes := "the Source publishes a Resource List or Resource Dump", wording.Capability(string(st.ChangesCapability()))
 	if st.IsChangesOnly(d) {

@@ -254,7 +254,7 @@ func (f *Run) announce(s *destination.FollowStatus) error {
 	if sum.Mode == "" {
 		sum.Mode = destination.ModeNone
 	}
-	sum.SyncedUntil = syncedUntil(s)
+	sum.SyncedUntil, sum.Unproven = syncedUntil(s), unprovenOf(s)
 	open, err := notInStep(s), error(nil)
 	if len(open) > 0 {
 		err = destination.ErrIncomplete

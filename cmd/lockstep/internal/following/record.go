@@ -73,6 +73,7 @@ func recordRun(f *Run, run lastrun.Run, status *destination.FollowStatus, now ti
 			run.Sets = append(run.Sets, lastrun.Set{URI: set.URI, Error: text})
 		}
 	}
+	run.Unproven = mirrordir.UnprovenOf(unprovenOf(status))
 	f.mu.Lock()
 	f.recorded = record{now, run.Error}
 	sum := &f.tally.Report

@@ -101,12 +101,18 @@ func (f *Run) result(status *destination.FollowStatus, err error) Result {
 		sum.Pending += status.Sets[i].Pending
 		sum.Sets = append(sum.Sets, status.Sets[i].URI)
 	}
-	sum.Complete, sum.Unproven = status.Complete && err == nil, slices.Clone(status.Unproven)
-	for i := range status.Sets {
-		sum.Unproven = append(sum.Unproven, status.Sets[i].Unproven...)
-	}
+	sum.Complete, sum.Unproven = status.Complete && err == nil, unprovenOf(status)
 	return Result{
 		Name: f.o.Name, Report: &sum.Report, Passes: sum.Passes, PassesFailed: sum.Failing,
 		Followed: time.Since(f.started).Seconds(), Follow: *status, Error: report.ErrorText(err),
 	}
+}
+
+// unprovenOf returns why the mirror is not known to be complete.
+func unprovenOf(s *destination.FollowStatus) []destination.Unproven {
+	all := slices.Clone(s.Unproven)
+	for i := range s.Sets {
+		all = append(all, s.Sets[i].Unproven...)
+	}
+	return all
 }

@@ -109,11 +109,27 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%d d", d/(24*time.Hour))
 }
 
+// asFarAsKnown follows what says that a mirror is in step, if it is not known to be complete.
+const asFarAsKnown = ", as far as it can be known"
+
+// PrintUnproven prints below a sentence why a mirror is not known to be complete.
+func PrintUnproven(io term.IO, reasons []string) {
+	if len(reasons) == 0 {
+		return
+	}
+	more := ""
+	if n := len(reasons) - 1; n > 0 {
+		more = "; and " + term.Count(n, "other reason") + ", which --json lists"
+	}
+	io.Printf("  not known to be complete: %s%s\n", reasons[0], more)
+}
+
 // UnknownPending is the number of pending resources that is not known.
 const UnknownPending = -1
 
-// InStep says that a mirror is in step with a Source, or since when it is not.
-func InStep(source string, state State, success, since, now time.Time, pending int64) string {
+// InStep says that a mirror is in step with a Source, as far as it can be known if there are reasons
+// why it is not known to be complete, or since when it is not.
+func InStep(source string, state State, success, since, now time.Time, pending int64, unproven []string) string {
 	var text string
 	source = fetch.Printable(source)
 	switch {
@@ -121,6 +137,9 @@ func InStep(source string, state State, success, since, now time.Time, pending i
 		text = "in step with " + source
 		if !success.IsZero() {
 			text += " as of " + Span(max(now.Sub(success), 0)) + " ago"
+		}
+		if len(unproven) > 0 {
+			text += asFarAsKnown
 		}
 	case state == Starting:
 		return "not yet in step with " + source

@@ -89,7 +89,7 @@ func (p *Process) following() (State, string) {
 			since = u.Since
 		}
 	}
-	return state, InStep(source, state, success, since, p.At, pending) + "; following into " + p.Destination
+	return state, InStep(source, state, success, since, p.At, pending, p.unproven()) + "; following into " + p.Destination
 }
 
 // followingAll says how the mirrors are that the process follows, and whether some have not
@@ -111,7 +111,18 @@ func (p *Process) followingAll(failing int) string {
 	case starting > 0:
 		return text + fmt.Sprintf(": %d not yet in step", starting)
 	}
-	return text + ": all in step"
+	if text += ": all in step"; len(p.unproven()) > 0 {
+		text += asFarAsKnown
+	}
+	return text
+}
+
+// unproven returns why mirrors are not known to be complete.
+func (p *Process) unproven() (reasons []string) {
+	for i := range p.Upstreams {
+		reasons = append(reasons, p.Upstreams[i].Unproven...)
+	}
+	return reasons
 }
 
 // failing returns how many upstreams and origins are failing.
@@ -175,6 +186,7 @@ func IsAre(n int) string {
 // Print implements [Result].
 func (p *Process) Print(io term.IO) {
 	io.Printf("%s\n", p.Summary)
+	PrintUnproven(io, p.unproven())
 	var rows []Row
 	for _, all := range [][]upstreams.Row{p.Origins, p.Upstreams} {
 		for i := range all {

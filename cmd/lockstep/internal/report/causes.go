@@ -4,17 +4,21 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/discover"
 	"lockstep/internal/certerror"
 	"lockstep/internal/fetch"
@@ -27,6 +31,8 @@ const (
 	maxCauses = 100
 	// maxCausesSaid caps the lines that are printed.
 	maxCausesSaid = 20
+	// otherCauses is the cause of the group beyond them.
+	otherCauses = "other causes"
 )
 
 // Causes sum up what failed or was refused: one line for each cause and host, with
@@ -69,9 +75,9 @@ func (c *Causes) Add(head string, e destination.Event) {
 	if c.lost == nil && isUnreachable(e.Err) {
 		c.lost = e.Err
 	}
-	key := causeKey{head, hostOfURI(e.URI), causeOf(text, uri)}
+	key := causeKey{head, hostOfURI(e.URI), causeOf(text, uri, filesOf(&e)...)}
 	if groups[key] == nil && len(groups) >= maxCauses {
-		key = causeKey{head: head, cause: "other causes"}
+		key = causeKey{head: head, cause: otherCauses}
 	}
 	g := groups[key]
 	if g == nil {
@@ -95,18 +101,21 @@ func (c *Causes) Take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var lines []string
-	rest, restOf := int64(0), 0
+	rest, restOf, atLeast := int64(0), 0, ""
 	for _, groups := range []map[causeKey]*causeGroup{c.groups, c.later} { // the latter of a run that did not come to its end
 		for _, g := range slices.SortedFunc(maps.Values(groups), func(a, b *causeGroup) int { return cmp.Compare(a.order, b.order) }) {
 			if len(lines) >= maxCausesSaid {
 				rest, restOf = rest+g.count, restOf+1
+				if g.cause == otherCauses {
+					atLeast = "at least "
+				}
 				continue
 			}
 			lines = append(lines, g.line())
 		}
 	}
 	if rest > 0 {
-		lines = append(lines, fmt.Sprintf("failed: %s more, of %s; --json lists all", term.Thousands(rest), term.Count(restOf, "further cause")))
+		lines = append(lines, fmt.Sprintf("failed: %s more, of %s%s; --json lists all", term.Thousands(rest), atLeast, term.Count(restOf, "further cause")))
 	}
 	c.groups, c.later = nil, nil
 	return lines
@@ -192,11 +201,30 @@ var (
 	causeNumber  = regexp.MustCompile(`\b((?:after|length|got|want|has|of) )\d+(?: of \d+)?\b`)
 )
 
-// causeOf returns the part of a sentence that failures of one cause share.
-func causeOf(text, uri string) string {
+// filesOf returns the names of files that the error of a failure may have.
+func filesOf(e *destination.Event) []string {
+	names := []string{e.Path}
+	if taken, ok := errors.AsType[*filename.TakenError](e.Err); ok {
+		names = append(names, taken.Path)
+	}
+	if path, ok := errors.AsType[*fs.PathError](e.Err); ok {
+		names = append(names, path.Path)
+	}
+	if link, ok := errors.AsType[*os.LinkError](e.Err); ok {
+		names = append(names, link.Old, link.New)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
+// causeOf returns the part of a sentence that failures of one cause share. names are those of files that it
+// may have.
+func causeOf(text, uri string, names ...string) string {
 	if uri != "" {
 		text = strings.TrimPrefix(text, "get "+uri+": ")
 		text = strings.ReplaceAll(text, uri, "it")
+	}
+	for _, name := range names {
+		text = strings.NewReplacer(strconv.Quote(name), "…", " "+name+":", " …:", " "+name+" ", " … ").Replace(text)
 	}
 	text = causeTries.ReplaceAllString(text, "")
 	text = causeAddress.ReplaceAllString(text, "$1 $2 ")

@@ -3,12 +3,16 @@ package report
 import (
 	"crypto/x509"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/internal/certerror"
 	"lockstep/internal/fetch"
 )
@@ -29,6 +33,30 @@ func TestCauseOf(t *testing.T) {
 	}
 }
 
+// TestCausesOfFiles: failures at places of the mirror are of one cause, whatever the files are called.
+func TestCausesOfFiles(t *testing.T) {
+	t.Parallel()
+	for what, cause := range map[string]func(name string) error{
+		"in the way": func(name string) error { return &filename.TakenError{URI: "http://h/" + name, Path: name} },
+		"not written": func(name string) error {
+			return fmt.Errorf("store http://h/%s in mirror: %w", name, &fs.PathError{Op: "write", Path: name, Err: syscall.EFBIG})
+		},
+		"not renamed": func(name string) error {
+			return fmt.Errorf("store http://h/%s in mirror: %w", name, &os.LinkError{Op: "rename", Old: ".lockstep/tmp/" + name, New: name, Err: syscall.EACCES})
+		},
+		"not stored": func(name string) error { return fmt.Errorf("store %s: no room", name) },
+	} {
+		var c Causes
+		for i := range 2 * maxCauses {
+			name := fmt.Sprintf("%d b", i)
+			c.Add("failed", destination.Event{URI: "http://h/" + name, Path: name, Err: cause(name)})
+		}
+		if lines := c.Take(); len(lines) != 1 || !strings.HasPrefix(lines[0], "failed: 200 resources") {
+			t.Errorf("%s: %q", what, lines)
+		}
+	}
+}
+
 func TestCausesAreBounded(t *testing.T) {
 	t.Parallel()
 	var c Causes
@@ -38,8 +66,12 @@ func TestCausesAreBounded(t *testing.T) {
 	if len(c.groups) > maxCauses+1 {
 		t.Errorf("%d groups are kept, want at most %d", len(c.groups), maxCauses+1)
 	}
-	if lines := c.Take(); len(lines) > maxCausesSaid+1 {
+	lines := c.Take()
+	if len(lines) > maxCausesSaid+1 {
 		t.Errorf("%d lines, want at most %d", len(lines), maxCausesSaid+1)
+	}
+	if said := lines[len(lines)-1]; !strings.Contains(said, "of at least 81 further causes") {
+		t.Errorf("says %q", said)
 	}
 }
 

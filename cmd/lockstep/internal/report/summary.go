@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +57,8 @@ func PrintSync(ctx context.Context, io term.IO, out *term.Options, d *destinatio
 	}
 	if r.Mode == destination.ModeBaseline && err != nil && !begun && r.Unchanged == 0 && len(r.Failures) > 0 {
 		how = "nothing could be read"
+	} else if r.Mode == destination.ModeBaseline && err != nil && slices.ContainsFunc(r.Failures, func(f destination.Failure) bool { return !f.IsResource() }) {
+		how += ", as far as it could be read"
 	}
 	if how != "" {
 		io.Printf("; %s", how)

@@ -351,7 +351,7 @@ func addRecorded(ctx context.Context, p *health.Process, dir string) {
 		u := &p.Upstreams[i]
 		for k := range state.Sets {
 			if s := &state.Sets[k]; s.Name == u.Name || s.URI == u.Set {
-				u.Pending += s.Pending
+				u.Pending += max(s.Pending-u.Unconfirmed, 0) // those are recorded, too
 				u.Resources = &s.Resources
 				if u.Error != "" && s.Error != "" {
 					u.Error += ": " + upstreams.Sentence(s.Error)

@@ -60,12 +60,15 @@ type Mirror struct {
 	Pending      int64     `json:"pending"`   // resources that failed, and are tried again
 	Resources    int64     `json:"resources"` // in all sets together
 
+	Unproven []string `json:"unproven,omitempty"` // why it is not known to be complete, and what closes that
+
 	LastRun *lastrun.Run            `json:"last_run,omitempty"` // not known of runs of earlier versions
 	Sets    []destination.MirrorSet `json:"sets"`
 
 	unfinished bool              // a run has begun to write files, and has not completed
 	results    map[string]string // by set, why it was not in step after the last run; "": it was
 	ended      bool              // the last run came to all sets that it followed
+	doubted    map[string]bool   // by set: it is not known to be complete
 }
 
 // IsMirror reports whether the state of a mirror is below a directory.
@@ -129,6 +132,10 @@ func (m *Mirror) readState(ctx context.Context, place stateplace.Place) (owned b
 func (m *Mirror) addRun(run *lastrun.Run) {
 	m.LastRun, m.Source = run, cmp.Or(m.Source, run.Source)
 	m.LastSuccess, m.Age, m.FailingSince, m.Next = run.LastSuccess, upstreams.AgeOf(run.LastSuccess, m.At), run.FailingSince, run.NotBefore
+	m.doubted = make(map[string]bool, len(run.Unproven))
+	for _, u := range run.Unproven {
+		m.Unproven, m.doubted[u.Set] = append(m.Unproven, upstreams.Sentence(u.Reason)), true
+	}
 	m.Error, m.Hint = upstreams.Sentence(run.Error), upstreams.Sentence(run.Hint)
 }
 
@@ -170,7 +177,7 @@ func (m *Mirror) settle() {
 	case !run.At.IsZero() && run.Result == lastrun.InStep:
 		m.State, m.Summary = health.OK, "a copy of "+source+" as it was at "+run.At.UTC().Format(time.RFC3339)
 	case run.Result == lastrun.InStep && !m.hasFailed():
-		m.State, m.Summary = health.OK, health.InStep(source, health.OK, m.LastSuccess, time.Time{}, m.At, m.Pending)
+		m.State, m.Summary = health.OK, health.InStep(source, health.OK, m.LastSuccess, time.Time{}, m.At, m.Pending, m.Unproven)
 	case run.Result == lastrun.Interrupted && m.FailingSince.IsZero():
 		m.State = health.Failing
 		m.Summary = m.notInStep(source, time.Time{}) + "; the last run was interrupted " + health.Span(max(m.At.Sub(run.Ended), 0)) + " ago"
@@ -192,7 +199,7 @@ func (m *Mirror) notInStep(source string, since time.Time) string {
 	if pending == 0 {
 		pending = health.UnknownPending
 	}
-	return health.InStep(source, health.Failing, m.LastSuccess, since, m.At, pending)
+	return health.InStep(source, health.Failing, m.LastSuccess, since, m.At, pending, nil)
 }
 
 // settleUnknown is settle for a mirror of which no run has been recorded.
@@ -200,7 +207,7 @@ func (m *Mirror) settleUnknown(source string, complete bool) {
 	const unknown = "when it was last in step is unknown: this is recorded from the next run on"
 	switch {
 	case !complete && m.Process != nil:
-		m.State, m.Summary = health.Starting, health.InStep(source, health.Starting, time.Time{}, time.Time{}, m.At, m.Pending)
+		m.State, m.Summary = health.Starting, health.InStep(source, health.Starting, time.Time{}, time.Time{}, m.At, m.Pending, nil)
 	case complete && m.Pending == 0 && !m.unfinished:
 		m.State, m.Summary = health.OK, "complete as of "+fetch.Printable(source)+" at "+m.SyncedUntil.UTC().Format(time.RFC3339)+"; "+unknown
 	default:
@@ -233,7 +240,7 @@ func follower(ctx context.Context, dir string) *health.Process {
 func (m *Mirror) follow(p *health.Process) {
 	m.State, m.Summary = p.State, p.Summary
 	m.LastSuccess, m.Error, m.Hint, m.FailingSince, m.Next = time.Time{}, "", "", time.Time{}, time.Time{}
-	m.results = map[string]string{}
+	m.results, m.doubted, m.Unproven = map[string]string{}, map[string]bool{}, nil
 	uris := make(map[string]string, len(m.Sets)) // by what the process calls a set
 	for i := range m.Sets {
 		uris[cmp.Or(m.Sets[i].Name, m.Sets[i].URI)] = m.Sets[i].URI
@@ -241,8 +248,9 @@ func (m *Mirror) follow(p *health.Process) {
 	for i := range p.Upstreams {
 		u := &p.Upstreams[i]
 		if uri, known := uris[u.Set]; known {
-			m.results[uri] = u.Error
+			m.results[uri], m.doubted[uri] = u.Error, len(u.Unproven) > 0
 		}
+		m.Unproven = append(m.Unproven, u.Unproven...)
 		if i == 0 || u.LastSuccess.Before(m.LastSuccess) {
 			m.LastSuccess = u.LastSuccess
 		}
@@ -252,7 +260,7 @@ func (m *Mirror) follow(p *health.Process) {
 		if m.Next.IsZero() || !u.Next.IsZero() && u.Next.Before(m.Next) {
 			m.Next = u.Next
 		}
-		m.Pending += u.Pending
+		m.Pending += max(u.Pending-u.Unconfirmed, 0) // those are recorded, too
 	}
 	m.Age = upstreams.AgeOf(m.LastSuccess, m.At)
 }
@@ -260,6 +268,7 @@ func (m *Mirror) follow(p *health.Process) {
 // Print implements [health.Result].
 func (m *Mirror) Print(io term.IO) {
 	io.Printf("%s\n", m.Summary)
+	health.PrintUnproven(io, m.Unproven)
 	var rows []health.Row
 	ofSet := slices.ContainsFunc(m.Sets, func(s destination.MirrorSet) bool { return m.results[s.URI] != "" })
 	for i := range m.Sets {
@@ -271,6 +280,8 @@ func (m *Mirror) Print(io term.IO) {
 			r.State = "incomplete"
 		case s.Failing || failed != "" || m.State == health.Failing && (len(m.Sets) == 1 || !ended && !m.ended):
 			r.State = string(health.Failing)
+		case m.doubted[s.URI]:
+			r.State = unproven
 		}
 		if r.Err = cmp.Or(r.Err, failed); r.Err == "" && m.Pending == 0 && i == 0 && !ofSet {
 			r.Err = m.Error
@@ -297,6 +308,9 @@ func (m *Mirror) Check() error {
 	return fmt.Errorf("the mirror is %w", health.ErrFailing)
 }
 
+// unproven is the state, in a table, of what is in step as far as it can be known.
+const unproven = "unproven"
+
 // row returns the line of the mirror among others.
 func (m *Mirror) row() health.Row {
 	r := health.Row{
@@ -304,7 +318,9 @@ func (m *Mirror) row() health.Row {
 		Err: m.Error, Hint: m.Hint,
 	}
 	if m.State == health.OK {
-		r.State = "in step"
+		if r.State = "in step"; len(m.Unproven) > 0 {
+			r.State = unproven
+		}
 	}
 	for i := range m.Sets {
 		r.Err = cmp.Or(r.Err, upstreams.Sentence(m.Sets[i].Error))
@@ -345,12 +361,18 @@ func LookAtAll(ctx context.Context, places []Place) *Mirrors {
 	}
 	work.Wait()
 	count := map[health.State]int{}
-	pending := int64(0)
+	pending, doubted := int64(0), 0
 	for _, m := range all.Mirrors {
+		if m.State == health.OK && len(m.Unproven) > 0 {
+			doubted++
+		}
 		count[m.State]++
 		pending += m.Pending
 	}
 	parts := []string{fmt.Sprintf("%d in step", count[health.OK])}
+	if doubted > 0 {
+		parts[0] += fmt.Sprintf(" (%d as far as it can be known)", doubted)
+	}
 	if n := count[health.Starting]; n > 0 {
 		all.State = health.Starting
 		parts = append(parts, fmt.Sprintf("%d not yet in step", n))

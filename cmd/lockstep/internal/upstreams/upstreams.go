@@ -63,10 +63,12 @@ type Row struct {
 	Attempts    int              `json:"failed_attempts"`        // in a row
 	Errors      int64            `json:"errors"`                 // attempts that failed since the process started
 	Next        time.Time        `json:"next_attempt,omitzero"`
-	Interval    float64          `json:"interval_seconds,omitempty"` // between attempts, at present
-	Resources   *int64           `json:"resources,omitempty"`        // that are republished; follow does not count those of a mirror
-	Failed      int              `json:"failed_resources"`           // could not be fetched or verified in the last attempt
-	Pending     int64            `json:"pending"`                    // resources, changes or notifications that are still to be processed
+	Interval    float64          `json:"interval_seconds,omitempty"`  // between attempts, at present
+	Resources   *int64           `json:"resources,omitempty"`         // that are republished; follow does not count those of a mirror
+	Failed      int              `json:"failed_resources"`            // could not be fetched or verified in the last attempt
+	Pending     int64            `json:"pending"`                     // resources, changes or notifications that are still to be processed
+	Unconfirmed int64            `json:"pending_deletions,omitempty"` // of them: deletions that the Source has notified, and not confirmed
+	Unproven    []string         `json:"unproven,omitempty"`          // why the mirror is not known to be complete, and what closes that
 }
 
 // Label returns what distinguishes the upstream from all others of the process.
@@ -126,6 +128,10 @@ func FromFollower(f *destination.FollowStatus, source, hint string, now time.Tim
 			Name: s.Name, Set: cmp.Or(s.Name, s.URI), URL: source, State: aggregator.StateFollowing, Channel: s.Channel, LastAttempt: s.Pulled, LastSuccess: s.InStep,
 			Error: Sentence(cmp.Or(s.Refused, s.Error, f.Error)), Hint: s.Hint, Since: s.FailingSince, Attempts: max(s.Attempts, f.Attempts), Next: s.NextPull,
 			Interval: s.Interval.Seconds(), Pending: int64(s.Waiting) + s.Pending,
+			Unconfirmed: s.Pending, Unproven: reasons(s.Unproven),
+		}
+		if s.Pending > 0 && len(r.Unproven) == 0 { // the next look says it
+			r.Unproven = []string{Sentence("set " + r.Set + ": deletions that it notified, and has not confirmed, are pending: what they name may be gone")}
 		}
 		if r.Since.IsZero() {
 			r.Since = f.FailingSince
@@ -139,12 +145,23 @@ func FromFollower(f *destination.FollowStatus, source, hint string, now time.Tim
 		r.settle()
 		rows = append(rows, r)
 	}
+	rows[0].Unproven = append(reasons(f.Unproven), rows[0].Unproven...)
 	for i := range rows {
 		if rows[i].Error != "" {
 			rows[i].Hint = Sentence(cmp.Or(rows[i].Hint, f.Hint, hint))
 		}
 	}
 	return rows
+}
+
+// reasons returns why a mirror is not known to be complete, besides failures.
+func reasons(all []destination.Unproven) (texts []string) {
+	for i := range all {
+		if u := &all[i]; !u.IsFailure() {
+			texts = append(texts, Sentence(u.String()))
+		}
+	}
+	return texts
 }
 
 // settle determines the state.
