@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -264,6 +265,52 @@ func TestFullDiskWaits(t *testing.T) {
 		t.Errorf("no summary:\n%s", said)
 	}
 	if diff := src.differ(readMirror(t, dest)); diff != "a-large is missing" {
+		t.Error(diff)
+	}
+}
+
+// TestFullDiskAfterKill: the part of a resource that a killed run has left takes the last of the room, so that the
+// next run cannot even record what the killed one had committed. It gives way, and the run goes on.
+func TestFullDiskAfterKill(t *testing.T) {
+	t.Parallel()
+	dir := mountMemory(t)
+	src := newLiveSource(t)
+	src.churn(0, 0, 40)
+	src.put("a-large", 3_000_000)
+	src.before(func(w http.ResponseWriter, r *http.Request, path string) bool {
+		if path != "a-large" {
+			return true
+		}
+		text := src.contents()[path]
+		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		_, _ = io.WriteString(w, text[:len(text)/2])
+		_ = http.NewResponseController(w).Flush() // the client is killed anyway
+		<-r.Context().Done()
+		return false
+	})
+	dest := filepath.Join(dir, "mirror")
+	cmd, out := start(t, dir, "sync", src.address(), dest)
+	within(t, "all others are in the mirror", func() bool {
+		n := 0
+		_ = filepath.WalkDir(dest, func(path string, d fs.DirEntry, err error) error { // some may not be there yet
+			if err == nil && d.Type().IsRegular() && !strings.Contains(path, "/.lockstep/") {
+				n++
+			}
+			return nil
+		})
+		return n == 40
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	src.before(nil)
+	limitMemory(t, dir, "size", 0)
+	src.remove("a-large")
+	if code, said := tryRun(t, src, dest); code != 0 {
+		t.Fatalf("exit code %d: %s\n%s", code, said, out)
+	}
+	if diff := src.differ(readMirror(t, dest)); diff != "" {
 		t.Error(diff)
 	}
 }

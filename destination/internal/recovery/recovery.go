@@ -27,6 +27,9 @@ type Mirror struct {
 	Intent intent.Mirror
 	Counts saved.Counts  // resources of each set; Recover changes them
 	Rows   rows.Recorder // reports the changes that were applied and not reported
+
+	// MakeRoom removes what can be done without, and is called when there is no space to record the result.
+	MakeRoom func(context.Context) error
 }
 
 // Recover finishes the exchange of files in which the run was killed, and then
@@ -80,7 +83,11 @@ func (m *Mirror) record(ctx context.Context, b journal.Batch, what string) error
 	b.Save[saved.DocCounts] = saved.Encode(m.Counts)
 	left := m.Rows.Out.Take()
 	m.Rows.Out.Save(b.Save, left)
-	if err := m.Rows.Journal.Record(ctx, b); err != nil {
+	err := m.Rows.Journal.Record(ctx, b)
+	if failure.IsFull(err) && m.MakeRoom(ctx) == nil {
+		err = m.Rows.Journal.Record(ctx, b)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	m.Rows.Out.Keep(left)
