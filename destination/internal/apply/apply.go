@@ -110,6 +110,9 @@ func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, er
 	}
 	if len(p.later) > 0 && (err == nil || failure.IsFull(err) && !p.broken) {
 		later := p.later
+		if failure.IsFull(err) {
+			p.dropUnfinished(ctx)
+		}
 		p.later, p.last, p.full, p.Fetch.BeforeDeletions = nil, true, 0, false
 		p.Fetch.Names.Recheck()
 		rest := sliceOf(later)
@@ -167,9 +170,20 @@ func (p *Applier) FetchNew(ctx context.Context, actions iter.Seq2[plan.Action, e
 		}
 	})
 	if p.later = nil; err != nil {
+		if failure.IsFull(err) {
+			p.dropUnfinished(ctx)
+		}
 		return err
 	}
 	return p.finish(ctx)
+}
+
+// dropUnfinished removes the unfinished downloads that no transfer uses: those that ended when the disk was full may
+// have taken the last of the room.
+func (p *Applier) dropUnfinished(ctx context.Context) {
+	if s, ok := p.mirror.Store.(blob.Sweeper); ok {
+		_, _ = s.Sweep(ctx, func(func(string) bool) {}) // what is left is reported by what finds no room
+	}
 }
 
 // leaveDoubts notes, after an error, that the intent names contents that are in doubt.
