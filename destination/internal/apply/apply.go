@@ -111,7 +111,7 @@ func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, er
 	if len(p.later) > 0 && (err == nil || failure.IsFull(err) && !p.broken) {
 		later := p.later
 		if failure.IsFull(err) {
-			p.dropUnfinished(ctx)
+			dropUnfinished(ctx, p.mirror.Store)
 		}
 		p.later, p.last, p.full, p.Fetch.BeforeDeletions = nil, true, 0, false
 		p.Fetch.Names.Recheck()
@@ -171,7 +171,7 @@ func (p *Applier) FetchNew(ctx context.Context, actions iter.Seq2[plan.Action, e
 	})
 	if p.later = nil; err != nil {
 		if failure.IsFull(err) {
-			p.dropUnfinished(ctx)
+			dropUnfinished(ctx, p.mirror.Store)
 		}
 		return err
 	}
@@ -180,8 +180,8 @@ func (p *Applier) FetchNew(ctx context.Context, actions iter.Seq2[plan.Action, e
 
 // dropUnfinished removes the unfinished downloads that no transfer uses: those that ended when the disk was full may
 // have taken the last of the room.
-func (p *Applier) dropUnfinished(ctx context.Context) {
-	if s, ok := p.mirror.Store.(blob.Sweeper); ok {
+func dropUnfinished(ctx context.Context, store blob.Store) {
+	if s, ok := store.(blob.Sweeper); ok {
 		_, _ = s.Sweep(ctx, func(func(string) bool) {}) // what is left is reported by what finds no room
 	}
 }
