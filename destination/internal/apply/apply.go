@@ -18,6 +18,7 @@ import (
 	"lockstep/destination/internal/history"
 	"lockstep/destination/internal/outbox"
 	"lockstep/destination/internal/plan"
+	"lockstep/destination/internal/recovery"
 	"lockstep/destination/internal/transfer"
 	"lockstep/destination/journal"
 	"lockstep/destination/report"
@@ -111,7 +112,7 @@ func (p *Applier) Execute(ctx context.Context, actions iter.Seq2[plan.Action, er
 	if len(p.later) > 0 && (err == nil || failure.IsFull(err) && !p.broken) {
 		later := p.later
 		if failure.IsFull(err) {
-			dropUnfinished(ctx, p.mirror.Store)
+			recovery.DropUnfinished(ctx, p.mirror.Store)
 		}
 		p.later, p.last, p.full, p.Fetch.BeforeDeletions = nil, true, 0, false
 		p.Fetch.Names.Recheck()
@@ -171,19 +172,11 @@ func (p *Applier) FetchNew(ctx context.Context, actions iter.Seq2[plan.Action, e
 	})
 	if p.later = nil; err != nil {
 		if failure.IsFull(err) {
-			dropUnfinished(ctx, p.mirror.Store)
+			recovery.DropUnfinished(ctx, p.mirror.Store)
 		}
 		return err
 	}
 	return p.finish(ctx)
-}
-
-// dropUnfinished removes the unfinished downloads that no transfer uses: those that ended when the disk was full may
-// have taken the last of the room.
-func dropUnfinished(ctx context.Context, store blob.Store) {
-	if s, ok := store.(blob.Sweeper); ok {
-		_, _ = s.Sweep(ctx, func(func(string) bool) {}) // what is left is reported by what finds no room
-	}
 }
 
 // leaveDoubts notes, after an error, that the intent names contents that are in doubt.

@@ -27,9 +27,6 @@ type Mirror struct {
 	Intent intent.Mirror
 	Counts saved.Counts  // resources of each set; Recover changes them
 	Rows   rows.Recorder // reports the changes that were applied and not reported
-
-	// MakeRoom removes what can be done without, and is called when there is no space to record the result.
-	MakeRoom func(context.Context) error
 }
 
 // Recover finishes the exchange of files in which the run was killed, and then
@@ -84,7 +81,8 @@ func (m *Mirror) record(ctx context.Context, b journal.Batch, what string) error
 	left := m.Rows.Out.Take()
 	m.Rows.Out.Save(b.Save, left)
 	err := m.Rows.Journal.Record(ctx, b)
-	if failure.IsFull(err) && m.MakeRoom(ctx) == nil {
+	if failure.IsFull(err) {
+		DropUnfinished(ctx, m.Intent.Files)
 		err = m.Rows.Journal.Record(ctx, b)
 	}
 	if err != nil {
@@ -110,6 +108,14 @@ func (m *Mirror) report(noted []report.Change, row, before *journal.Held) {
 		kind = resourcesync.Updated
 	}
 	m.Rows.Report(kind, row)
+}
+
+// DropUnfinished removes the unfinished downloads that no transfer of this run uses: those that ended when the disk was
+// full may have taken the last of the room.
+func DropUnfinished(ctx context.Context, store blob.Store) {
+	if s, ok := store.(blob.Sweeper); ok {
+		_, _ = s.Sweep(ctx, func(func(string) bool) {}) // what is left is reported by what finds no room
+	}
 }
 
 // Sweep removes unfinished downloads, except those of resources that are pending in

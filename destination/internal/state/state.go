@@ -174,19 +174,8 @@ func (m *Mirror) Rows() rows.Recorder {
 // recover settles what was left half done.
 func (m *Mirror) recover(ctx context.Context) error {
 	m.Marked = places.Marked{} // it may lack some
-	killed := recovery.Mirror{Intent: m.intent(), Counts: m.Counts, Rows: m.Rows(), MakeRoom: m.dropUnfinished}
+	killed := recovery.Mirror{Intent: m.intent(), Counts: m.Counts, Rows: m.Rows()}
 	return killed.Recover(ctx)
-}
-
-// dropUnfinished removes the unfinished downloads that no transfer of this run uses: they may have taken the last
-// of the room.
-func (m *Mirror) dropUnfinished(ctx context.Context) error {
-	sweeper, ok := m.Store.(blob.Sweeper)
-	if !ok {
-		return nil
-	}
-	_, err := sweeper.Sweep(ctx, func(func(string) bool) {})
-	return err
 }
 
 // LeaveIntent notes that the Journal has an intent of which nothing is recorded: before another
