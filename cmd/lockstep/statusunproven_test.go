@@ -75,7 +75,7 @@ func TestStatusOfPendingDeletions(t *testing.T) {
 		_, stdout, _ := lockstepRun(t, "status", dest)
 		return !strings.Contains(stdout, "; 0 pending")
 	})
-	checkStatus(t, dest, 0, "^in step with .*, as far as it can be known; 1 pending; following into ", "^  not known to be complete: set main: .*deletion.* pending")
+	checkStatus(t, dest, 0, "^in step with .*, as far as it can be known; 1 pending; following into ", "^  not known to be complete: set main: the Source has not confirmed deletions that it notified")
 	_, stdout, _ := lockstepRun(t, "status", dest, "--json")
 	var said struct {
 		Upstreams []struct {

@@ -82,7 +82,7 @@ func (m Mirror) ofDocuments(st *saved.Set) []report.Unproven {
 		add("its Resource List does not say as of when it is (at), and changes between it and the "+changes+" may be missing", "it must state at", "")
 	}
 	if st.Pending > 0 {
-		add(wording.Plural(st.Pending, "deletion")+" that it notified, and has not confirmed, are pending: what they name may be gone",
+		add("the Source has not confirmed "+wording.Plural(st.Pending, "deletion")+" that it notified: what was to be deleted may be gone there",
 			"the Source confirms or contradicts them", m.command())
 	}
 	return all

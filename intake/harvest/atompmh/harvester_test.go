@@ -221,7 +221,7 @@ func TestFeedTruncated(t *testing.T) {
 	}
 	// A complete feed with an unreadable entry does not show what was deleted.
 	s.put(map[string]string{"/feed": feedOf("12:05", complete, live("a", "11:00"), `<entry><id>urn:x-test:b</id><updated>soon</updated></entry>`)})
-	reported(t, h.run().Unreadable, "were not deleted")
+	reported(t, h.run().Unreadable, "nothing was deleted")
 	h.holds("a b")
 }
 

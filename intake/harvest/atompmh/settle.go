@@ -67,7 +67,7 @@ func (h *harvest) troubles() {
 		h.list.Skipped(g.URI, fmt.Errorf("it has not been available since %s, and records that only it lists may be missing: %s", g.Since.Format(time.DateOnly), g.Cause))
 	}
 	if h.unreadable && h.absence {
-		h.list.Illegible(h.list.Name, errors.New("some entries of the complete feed could not be read, so records that it does not list were not deleted"))
+		h.list.Illegible(h.list.Name, errors.New("some entries of the complete feed could not be read, so nothing was deleted for not being listed in this version of it"))
 	}
 }
 

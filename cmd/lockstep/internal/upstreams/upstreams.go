@@ -131,7 +131,7 @@ func FromFollower(f *destination.FollowStatus, source, hint string, now time.Tim
 			Unconfirmed: s.Pending, Unproven: reasons(s.Unproven),
 		}
 		if s.Pending > 0 && len(r.Unproven) == 0 { // the next look says it
-			r.Unproven = []string{Sentence("set " + r.Set + ": deletions that it notified, and has not confirmed, are pending: what they name may be gone")}
+			r.Unproven = []string{Sentence("set " + r.Set + ": the Source has not confirmed deletions that it notified: what was to be deleted may be gone there")}
 		}
 		if r.Since.IsZero() {
 			r.Since = f.FailingSince
