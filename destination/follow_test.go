@@ -131,6 +131,7 @@ func (f *follower) Apply(_ context.Context, batch []destination.Delivery) error 
 	half := rand.IntN(len(batch) + 1)
 	for i := range batch {
 		d := &batch[i]
+		f.Tracef("the follower is given %s %s", d.Kind, d.URI)
 		if err != nil && i == half {
 			break
 		}

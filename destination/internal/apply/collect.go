@@ -206,11 +206,16 @@ func (p *Applier) bookShipment(l *shipment) error {
 	return err
 }
 
-// record writes pending rows at once.
-func (p *Applier) record(ctx context.Context, keep bool) error {
+// record writes pending rows at once, and an intent that puts the rows of removed in doubt if the run ends before
+// their removal is recorded.
+func (p *Applier) record(ctx context.Context, keep bool, removed ...plan.Action) error {
 	l := p.nextShipment(keep)
+	for i := range removed {
+		l.doubts = desired.AppendHeld(l.doubts, &removed[i].Held)
+		l.staleIntent = true
+	}
 	err := p.committer.save(ctx, l)
-	if p.intent = p.intent && !l.staleIntent; err != nil {
+	if p.intent = len(removed) > 0 || p.intent && !l.staleIntent; err != nil {
 		p.broken = true // the counts have what is not recorded
 		p.mirror.LeftIntent()
 	}

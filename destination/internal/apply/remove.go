@@ -43,7 +43,8 @@ func (p *Applier) remove(ctx context.Context, actions iter.Seq2[plan.Action, err
 }
 
 // removeBatch removes the files first: a row without a file is found again, but
-// a file without a row would belong to no resource.
+// a file without a row would belong to no resource. A store that keeps nothing may have taken
+// a deletion although it failed, and nothing shows that but the intent.
 func (p *Applier) removeBatch(ctx context.Context, batch []plan.Action) error {
 	if len(batch) == 0 {
 		return nil
@@ -59,8 +60,16 @@ func (p *Applier) removeBatch(ctx context.Context, batch []plan.Action) error {
 	if err != nil || len(batch) == 0 {
 		return err
 	}
+	forgetful := IsForgetful(p.mirror.Store)
+	if forgetful {
+		if err := p.record(ctx, true, batch...); err != nil {
+			return err
+		}
+	}
 	all := p.committer.withdraw(ctx, batch...)
 	if all != nil && failure.IsFatal(all) {
+		p.broken = true // what was removed is not recorded
+		p.mirror.LeftIntent()
 		return all
 	}
 	for i := range batch {
@@ -82,7 +91,7 @@ func (p *Applier) removeBatch(ctx context.Context, batch []plan.Action) error {
 		p.full = 0
 		p.Recorder.gone(a)
 	}
-	return p.record(ctx, true)
+	return p.record(ctx, !forgetful)
 }
 
 // replaced leaves out what goes for another representation that did not come,
