@@ -73,7 +73,8 @@ func TestStatusOfPendingDeletions(t *testing.T) {
 	}
 	within(t, "the deletion is pending", func() bool {
 		_, stdout, _ := lockstepRun(t, "status", dest)
-		return !strings.Contains(stdout, "; 0 pending")
+		// While it is being applied it is both waiting and recorded.
+		return strings.Contains(stdout, "as far as it can be known; 1 pending")
 	})
 	checkStatus(t, dest, 0, "^in step with .*, as far as it can be known; 1 pending; following into ", "^  not known to be complete: set main: the Source has not confirmed deletions that it notified")
 	_, stdout, _ := lockstepRun(t, "status", dest, "--json")
