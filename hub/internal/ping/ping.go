@@ -219,7 +219,7 @@ func (n *Fetcher) pingOne(ctx context.Context, topic string, u *url.URL, derived
 		return err
 	}
 	defer n.release(topic, p)
-	if !n.o.Topics.Subscribed(topic) && !n.o.Expects(topic) {
+	if !n.needed(topic) {
 		return n.remember(ctx, topic, p) // WS-P-04
 	}
 	n.mu.Lock()
@@ -252,6 +252,13 @@ func (n *Fetcher) pingOne(ctx context.Context, topic string, u *url.URL, derived
 		return n.pass(ctx, topic, derived)
 	}
 	return nil
+}
+
+// needed reports whether a topic has subscribers, or may be about to have some. It asks
+// for requests first: one stays expected until its subscription exists, so that one that is
+// confirmed meanwhile is not missed.
+func (n *Fetcher) needed(topic string) bool {
+	return n.o.Expects(topic) || n.o.Topics.Subscribed(topic)
 }
 
 func minTime(a, b time.Time) time.Time {
@@ -504,11 +511,11 @@ func (n *Fetcher) report(ctx context.Context, topic string, s *topicState, f *fe
 }
 
 // follow pings the topic that the fetched one names as its canonical address,
-// if that has subscribers. It is then fetched from its own address: a topic
+// if anyone needs that. It is then fetched from its own address: a topic
 // cannot publish content for another.
 func (n *Fetcher) follow(ctx context.Context, topic string, self *url.URL) {
 	name := websub.Canonical(self.String())
-	if name == topic || !n.o.Topics.Subscribed(name) || n.o.Allowed(self) != nil {
+	if name == topic || !n.needed(name) || n.o.Allowed(self) != nil {
 		return
 	}
 	if err := n.pingOne(ctx, name, self, true); err != nil {
